@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnilite._checkpoints.checkpoint_rule import Stay
+from nnilite._checkpoints.checkpoint_rule import Retention
 from nnilite._keeper.folder import WRITER_SUFFIX
 
 _GONE = ".gone-"  # no trial's name begins like this
@@ -34,22 +34,22 @@ class CheckpointFolders:
             return ()
         return [trial for trial in trials if trial in names]
 
-    def look(self, trial: str, attempt: int, stay: Stay) -> FolderClearing | None:
+    def look(self, trial: str, attempt: int, retention: Retention) -> FolderDeletion | None:
         folder, gone = self._directory / trial, self._directory / (_GONE + trial)
-        whole = stay is Stay.NOTHING
+        whole = retention is Retention.NOTHING
         entries: list[Path] = []
-        if stay is Stay.NEWEST:
+        if retention is Retention.NEWEST:
             entries = _older(folder)
         elif whole and os.path.lexists(folder):
             entries = [folder]
-        return FolderClearing(gone, entries, whole) if entries or os.path.lexists(gone) else None
+        return FolderDeletion(gone, entries, whole) if entries or os.path.lexists(gone) else None
 
     def size(self, trial: str, attempt: int) -> int:
         return measure_folder(self._directory / trial) + measure_folder(self._directory / (_GONE + trial))
 
 
 @dataclass(frozen=True)
-class FolderClearing:
+class FolderDeletion:
     """Entries to delete: a trial's folder (`whole`), or some of what is in it."""
 
     gone: Path

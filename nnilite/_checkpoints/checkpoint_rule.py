@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Protocol
 
 
-class Stay(Enum):
+class Retention(Enum):
     """How much of the checkpoints of one ended trial is to stay."""
 
     ALL = "all"
@@ -28,14 +28,14 @@ class CheckpointRule:
         """Whether the rule keeps everything, so that there is never anything to tidy."""
         return self.keep == "all" and self.max_bytes is None
 
-    def stay(self, trial: str, best: str | None) -> Stay:
+    def retention(self, trial: str, best: str | None) -> Retention:
         """Return what is to stay of an ended trial, whatever the size of all; `best` is the best trial so far."""
         if self.keep == "best":
-            return Stay.ALL if trial == best else Stay.NOTHING
-        return {"last": Stay.NEWEST, "none": Stay.NOTHING}.get(self.keep, Stay.ALL)
+            return Retention.ALL if trial == best else Retention.NOTHING
+        return {"last": Retention.NEWEST, "none": Retention.NOTHING}.get(self.keep, Retention.ALL)
 
 
-class Clearing(Protocol):
+class Deletion(Protocol):
     """The part of one trial's checkpoints to delete. Both methods block; both may be repeated after any failure."""
 
     def set_aside(self) -> None:
@@ -59,7 +59,7 @@ class CheckpointPlace(Protocol):
     def holding(self, trials: Collection[str]) -> Collection[str]:
         """Return those of the trials that may have something here."""
 
-    def look(self, trial: str, attempt: int, stay: Stay) -> Clearing | None:
+    def look(self, trial: str, attempt: int, retention: Retention) -> Deletion | None:
         """Return what is to be deleted of a trial whose latest attempt has that number; None if nothing is.
 
         Change nothing.

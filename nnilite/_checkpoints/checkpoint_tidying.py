@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from nnilite._checkpoints.checkpoint_rule import CheckpointPlace, CheckpointRule, Stay
+from nnilite._checkpoints.checkpoint_rule import CheckpointPlace, CheckpointRule, Retention
 from nnilite._engine import messages
 from nnilite._engine.engine import CLEANUP_S
 from nnilite._engine.rules import Rules
@@ -170,10 +170,10 @@ class CheckpointTidier:
         reason, attempt = self._due.get(trial), self._ended.get(trial)
         if attempt is None:
             return
-        stay = Stay.NOTHING if whole else self._rule.stay(trial, self._best)
+        retention = Retention.NOTHING if whole else self._rule.retention(trial, self._best)
         try:
             self._check_slow(trial)
-            await self._clear(trial, attempt, stay)
+            await self._clear(trial, attempt, retention)
             if self._rule.max_bytes is not None:
                 self._sizes[trial] = await self._size(trial, attempt)
                 # Not when it becomes due: that may be while the others are summed up without it.
@@ -188,17 +188,17 @@ class CheckpointTidier:
         if self._due.get(trial) is reason:
             self._due.pop(trial, None)
 
-    async def _clear(self, trial: str, attempt: int, stay: Stay) -> None:
+    async def _clear(self, trial: str, attempt: int, retention: Retention) -> None:
         for _ in range(_MOST_PASSES):
-            clearing = await self._within(trial, self._blocking(partial(self._place.look, trial, attempt, stay)))
+            deletion = await self._within(trial, self._blocking(partial(self._place.look, trial, attempt, retention)))
             # It may have been run again meanwhile, or even have ended again.
-            if clearing is None or trial in self._rules.live or self._ended.get(trial) != attempt:
+            if deletion is None or trial in self._rules.live or self._ended.get(trial) != attempt:
                 return
-            setting_aside = asyncio.ensure_future(self._blocking(clearing.set_aside))
+            setting_aside = asyncio.ensure_future(self._blocking(deletion.set_aside))
             self._held[setting_aside] = trial
             setting_aside.add_done_callback(self._held.pop)
             await self._within(trial, setting_aside)
-            await self._within(trial, self._blocking(clearing.delete))
+            await self._within(trial, self._blocking(deletion.delete))
         raise ServiceError(f"those of trial {trial} change while they are deleted")
 
     async def _within(self, trial: str, work: Awaitable[T]) -> T:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nnilite._checkpoints.checkpoint_rule import Stay
+from nnilite._checkpoints.checkpoint_rule import Retention
 from nnilite._keeper.storage import Storage, StorageError, check_object_name
 from nnilite.errors import ServiceError
 
@@ -65,8 +65,8 @@ class StoredCheckpoints:
         # Only its lists say what a trial has here, and each costs a request.
         return trials
 
-    def look(self, trial: str, attempt: int, stay: Stay) -> StoredClearing | None:
-        if stay is Stay.ALL:
+    def look(self, trial: str, attempt: int, retention: Retention) -> StoredDeletion | None:
+        if retention is Retention.ALL:
             return None
         with _translate_errors():
             storage = self._opened()
@@ -74,14 +74,14 @@ class StoredCheckpoints:
         if not lists:
             return None
         newest = max(lists)
-        kept = lists[newest].find_newest_entry() if stay is Stay.NEWEST else {}
+        kept = lists[newest].find_newest_entry() if retention is Retention.NEWEST else {}
         staying = {facts["object"] for facts in kept.values() if "object" in facts}
         named = {name: size for known in lists.values() for name, size in {**known.gone, **known.objects}.items()}
         gone = {name: size for name, size in named.items() if name not in staying}
         older = [_name(trial, number) for number in lists if number != newest]
         left = _CheckpointList(lists[newest].saved if kept else 0.0, kept, gone)
         nothing_goes = kept and not gone and not older
-        return None if nothing_goes else StoredClearing(storage, _name(trial, newest), left, older, self._scratch)
+        return None if nothing_goes else StoredDeletion(storage, _name(trial, newest), left, older, self._scratch)
 
     def size(self, trial: str, attempt: int) -> int:
         with _translate_errors():
@@ -101,7 +101,7 @@ class StoredCheckpoints:
 
 
 @dataclass(frozen=True)
-class StoredClearing:
+class StoredDeletion:
     """What is to be deleted from the storage, as `left.gone` names it, and earlier lists that are then obsolete."""
 
     storage: Storage

@@ -64,7 +64,7 @@ def _main() -> int:
     _have_streams()
     _write_all_characters()
     try:
-        with interrupt.Quitting():
+        with interrupt.ImmediateExit():
             from nnilite._cli.nnictl import run
         code = run(sys.argv[1:])
         interrupt.ignore()

@@ -49,7 +49,7 @@ def create(options: argparse.Namespace) -> int:
         options.refuse("`nnictl create` needs one configuration file, for example `nnictl create exp.yaml`.")
     if options.dry_run:
         return _run_dry(options)
-    with interrupt.Quitting():  # nothing has to be undone so far
+    with interrupt.ImmediateExit():  # nothing has to be undone so far
         from nnilite._cli import access
         from nnilite._running import manager_process
 
@@ -62,7 +62,7 @@ def create(options: argparse.Namespace) -> int:
 
 
 def _run_dry(options: argparse.Namespace) -> int:
-    with interrupt.Quitting():
+    with interrupt.ImmediateExit():
         from nnilite._cli import access, dryrun
 
         manager = access.read_manager_options(options)
@@ -74,7 +74,7 @@ def _run_dry(options: argparse.Namespace) -> int:
 def _create(
     options: argparse.Namespace, config: CheckedConfig, manager: ManagerOptions, process: ManagerProcess
 ) -> int:
-    with interrupt.Quitting():
+    with interrupt.ImmediateExit():
         from nnilite._cli import long_work
         from nnilite._cli.nnictl import warn
         from nnilite._running import launch

@@ -14,7 +14,7 @@ from nnilite._cpython import signal
 INTERRUPTED = 130
 
 
-class Quitting:
+class ImmediateExit:
     """Lets Ctrl-C end the process at once, during a time in which nothing has to be undone.
 
     An exception in the middle of imports would be lost or shown as a traceback.

@@ -92,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] == "help":
         arguments = [*arguments[1:], "--help"]
     name = next((word for word in arguments if not word.startswith("-")), None)
-    with interrupt.Quitting(), _writing_help():
+    with interrupt.ImmediateExit(), _writing_help():
         try:
             parser = _make_parser(name)
         except NniliteError as error:  # a command whose arguments are a plugin's, and the plugin lacks something

@@ -64,7 +64,7 @@ _NO_LIMITS = OutputLimits()
 
 
 @dataclass
-class Fresh:
+class NewEvents:
     """The new events and the new output of a batch."""
 
     cursor: MetricCursor  # to be used once the batch is committed
@@ -87,7 +87,7 @@ class Fenced(Exception):
 
 def fresh(
     cursor: MetricCursor, events: Sequence[KeeperEvent], over_gaps: bool = False, limits: OutputLimits = _NO_LIMITS
-) -> Fresh:
+) -> NewEvents:
     """Return the new events and the new output.
 
     `over_gaps`: missing events will never come, so the ones after a gap are taken, and `missing` names the gap.
@@ -98,7 +98,7 @@ def fresh(
     one. A log may hold events of both, and then those of the other run are left out. GapFound at a gap, without
     `over_gaps`.
     """
-    news = Fresh(replace(cursor, run=cursor.run or next((event.run for event in events if event.run), "")))
+    news = NewEvents(replace(cursor, run=cursor.run or next((event.run for event in events if event.run), "")))
     own = news.cursor.run
     if own and any(event.run not in ("", own) for event in events):
         if not any(event.run == own for event in events):
@@ -120,7 +120,7 @@ def fresh(
     return news
 
 
-def _add_report(news: Fresh, event: Reported | Attributed, over_gaps: bool) -> None:
+def _add_report(news: NewEvents, event: Reported | Attributed, over_gaps: bool) -> None:
     expected = news.cursor.metrics
     if event.index < expected:
         return
@@ -132,7 +132,7 @@ def _add_report(news: Fresh, event: Reported | Attributed, over_gaps: bool) -> N
     news.events.append(event)
 
 
-def _add_missing(news: Fresh, end: int) -> None:
+def _add_missing(news: NewEvents, end: int) -> None:
     """Name the metrics before this one that did not arrive, if there are any."""
     first, last = news.cursor.metrics, end - 1
     if first <= last:
@@ -140,7 +140,7 @@ def _add_missing(news: Fresh, end: int) -> None:
         news.missing = "; ".join(filter(None, [news.missing, f"{which} did not arrive"]))
 
 
-def _add_output(news: Fresh, event: Output, over_gaps: bool, most: int | None) -> None:
+def _add_output(news: NewEvents, event: Output, over_gaps: bool, most: int | None) -> None:
     known = news.cursor.output.get(event.stream, 0)
     end = event.offset + len(event.data)
     if event.offset > known and not over_gaps:

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from nnilite._engine import messages
 from nnilite._engine.dedupe import JobKey
-from nnilite._engine.gate import EventGate, EventStore, Taken
+from nnilite._engine.gate import BatchAnswer, EventGate, EventStore
 from nnilite._engine.live_trial import Live
 from nnilite._engine.placement_notes import LivePlacementNotes
 from nnilite._engine.rules import Rules
@@ -180,7 +180,7 @@ class Engine:
 
     async def commit_events(
         self, trial: str, attempt: int, events: Sequence[KeeperEvent], over_gaps: bool = False
-    ) -> Taken:
+    ) -> BatchAnswer:
         """Commit the new ones among the events of a keeper: see `EventGate.commit_events`."""
         return await self.gate.commit_events((trial, attempt), events, over_gaps)
 

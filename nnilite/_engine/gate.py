@@ -18,7 +18,7 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from nnilite._engine import messages
-from nnilite._engine.dedupe import Fenced, Fresh, JobKey, MetricCursor, MetricCursors, OutputLimits, fresh
+from nnilite._engine.dedupe import Fenced, JobKey, MetricCursor, MetricCursors, NewEvents, OutputLimits, fresh
 from nnilite._engine.live_trial import Live
 from nnilite.errors import ServiceError, StoreError
 from nnilite.records import Attempt, KeeperEvent, Output, Trial, TrialState, Used
@@ -59,7 +59,7 @@ class GateInbox(Protocol):
 
 
 @dataclass(frozen=True)
-class Taken:
+class BatchAnswer:
     """The answer to a batch of events."""
 
     cancel: bool
@@ -72,7 +72,7 @@ class _Turn:
     """The queue of batches for one attempt."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    works: set[asyncio.Task[Taken]] = field(default_factory=set)
+    works: set[asyncio.Task[BatchAnswer]] = field(default_factory=set)
 
 
 class EventGate:
@@ -90,7 +90,7 @@ class EventGate:
         # A stream may exceed its cap until its keeper cuts it. Who sends more than twice as much is no keeper.
         most_bytes = 2 * output_cap_bytes + _OUTPUT_MARGIN_BYTES if output_cap_bytes else None
         self._limits = OutputLimits(most_bytes, ranks)
-        self.works: set[asyncio.Task[Taken]] = set()  # batches that are being taken
+        self.works: set[asyncio.Task[BatchAnswer]] = set()  # batches that are being taken
         self._cursors = MetricCursors()
         self._refused: set[JobKey] = set()
         self._turns: WeakValueDictionary[JobKey, _Turn] = WeakValueDictionary()
@@ -107,7 +107,7 @@ class EventGate:
         """Note that nothing of this attempt was ever taken, so that the store need not be asked."""
         self._cursors.put(key, MetricCursor())
 
-    async def commit_events(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool = False) -> Taken:
+    async def commit_events(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool = False) -> BatchAnswer:
         """Commit the new ones among the events of a keeper.
 
         `over_gaps`: see `dedupe.fresh`. Raises: Fenced, GapFound, StoreError, ServiceError (send it again later).
@@ -123,7 +123,9 @@ class EventGate:
             work.add_done_callback(works.discard)
         return await asyncio.shield(work)
 
-    async def _take_in_turn(self, turn: _Turn, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> Taken:
+    async def _take_in_turn(
+        self, turn: _Turn, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool
+    ) -> BatchAnswer:
         async with turn.lock:
             try:
                 return await self._commit_in_order(key, events, over_gaps)
@@ -139,7 +141,7 @@ class EventGate:
         refused, self._refused = self._refused, set()
         return refused.union(key for key, turn in self._turns.items() if turn.works)
 
-    async def _commit_in_order(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> Taken:
+    async def _commit_in_order(self, key: JobKey, events: Sequence[KeeperEvent], over_gaps: bool) -> BatchAnswer:
         while True:
             known = await self._known(key)
             has_ended = known is not None
@@ -152,7 +154,7 @@ class EventGate:
             news = fresh(cursor, events, over_gaps, self._limits)
             # Output is written before its batch is committed. The run must be known by then, or a crash could mix two.
             if news.output and news.cursor.run != cursor.run:
-                owned = Fresh(replace(cursor, run=news.cursor.run))
+                owned = NewEvents(replace(cursor, run=news.cursor.run))
                 if not await self._commit(key, owned, known):
                     continue
             if news.output:
@@ -163,7 +165,7 @@ class EventGate:
                 # The manager assumed this end, and the keeper did not report it. The trial still runs, and has to end.
                 # The end of a live attempt is that of a run which could not begin: another run may prepare its start.
                 cancel = (has_ended and cursor.exited) or self._is_canceled(key, known)
-                return Taken(cancel, news.cursor.metrics, dict(news.cursor.output))
+                return BatchAnswer(cancel, news.cursor.metrics, dict(news.cursor.output))
 
     def _tell_use(self, key: JobKey, events: Sequence[KeeperEvent]) -> None:
         for event in events:
@@ -185,7 +187,7 @@ class EventGate:
             raise Fenced
         return known
 
-    async def _append(self, key: JobKey, news: Fresh) -> None:
+    async def _append(self, key: JobKey, news: NewEvents) -> None:
         try:
             await self._store.append_output(key, news.output, sync=news.cursor.exited)
         except StoreError as error:
@@ -195,7 +197,7 @@ class EventGate:
             raise
         self._trouble = ""
 
-    async def _commit(self, key: JobKey, news: Fresh, known: Known | None) -> bool:
+    async def _commit(self, key: JobKey, news: NewEvents, known: Known | None) -> bool:
         """Commit the events. Return False if the trial has changed since its events were checked."""
 
         def taken() -> None:

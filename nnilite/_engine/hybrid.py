@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from nnilite._engine.guarded_calls import PluginFault
-from nnilite._engine.hybrid_members import ClosedMembers, MembersAside, MemberTurns, PassedOver, within
+from nnilite._engine.hybrid_members import ClosedMembers, FailedMembers, MemberTurns, PassedOver, within
 from nnilite._engine.member_refusals import MemberRefusals
 from nnilite._engine.placement import EVERYTHING, Candidate, Placement, Share, order
 from nnilite._engine.service_answers import check_handle, check_statuses
@@ -88,7 +88,7 @@ class HybridService(TrainingService):
         self._own = {member.service.name: member.own for member in config}
         self._shares = {member.service.name: member.share for member in config}
         self._closed = ClosedMembers(self._members)
-        self._aside = MembersAside()
+        self._aside = FailedMembers()
         self._queued = dict.fromkeys(self._members, 0)  # how many jobs waited there at the last poll
         self._refusals = MemberRefusals()
         # Members that have taken a job of this experiment, so that their configs can work.
@@ -310,7 +310,7 @@ def find_choice(service: TrainingService) -> ServiceChoice:
 
 
 def _candidates(
-    notes: PlacementNotes, shares: Mapping[str, Share], aside: MembersAside, job: Job, now: float
+    notes: PlacementNotes, shares: Mapping[str, Share], aside: FailedMembers, job: Job, now: float
 ) -> list[Candidate]:
     held, tried = notes.held(job), notes.tried(job)
     return [
@@ -319,7 +319,7 @@ def _candidates(
     ]
 
 
-def _explain_passing(one: Candidate, aside: MembersAside) -> str:
+def _explain_passing(one: Candidate, aside: FailedMembers) -> str:
     """Return why a member is not asked, "" if it is."""
     if one.is_full:
         return f"it has {one.held} trials, and maxTrials is {one.share.max_trials}"

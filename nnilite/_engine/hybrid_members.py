@@ -30,7 +30,7 @@ class PassedOver(NoCapacity):
 
 
 @dataclass(frozen=True)
-class Aside:
+class FailedMember:
     """A member that has failed."""
 
     reason: str
@@ -38,7 +38,7 @@ class Aside:
     failures: int
 
 
-class MembersAside(dict[str, Aside]):
+class FailedMembers(dict[str, FailedMember]):
     """The members whose last answer was a failure, by their names."""
 
     def is_aside(self, name: str, now: float) -> bool:
@@ -52,7 +52,7 @@ class MembersAside(dict[str, Aside]):
         if before is None:
             log.warning("%s is set aside: %s", name, error)
         until = asyncio.get_running_loop().time() + pause_s
-        self[name] = Aside(str(error), until, min(failures + 1, 10))
+        self[name] = FailedMember(str(error), until, min(failures + 1, 10))
 
     def refused(self, name: str, error: JobRefused | NotFound, has_taken: bool) -> NniliteError:
         """Return what a refusal means that does not pass by itself: once jobs were taken, the platform has changed."""

@@ -65,7 +65,7 @@ class KeeperFile:
 
 
 @dataclass(frozen=True)
-class Kept:
+class GuardedFile:
     """One small file. With `exactly` it must have this content; else it only has to exist, as people may change it."""
 
     content: bytes
@@ -75,7 +75,9 @@ class Kept:
 class Guard:
     """Looks after the manager's files. All methods block and may be called in any thread."""
 
-    def __init__(self, directory: Path, lock: ManagerLock, keeper: KeeperFile, files: Mapping[Path, Kept]) -> None:
+    def __init__(
+        self, directory: Path, lock: ManagerLock, keeper: KeeperFile, files: Mapping[Path, GuardedFile]
+    ) -> None:
         self._directory = directory
         self._lock = lock
         self._keeper = keeper
@@ -89,7 +91,7 @@ class Guard:
         self._missed = 0
         self._trouble = ""
 
-    def write(self, path: Path, kept: Kept) -> None:
+    def write(self, path: Path, kept: GuardedFile) -> None:
         """Write one of the files, and keep it so from now on. Raises: OSError."""
         with self._writing:
             self._files[path] = kept

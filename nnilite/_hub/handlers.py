@@ -19,7 +19,7 @@ from nnilite._hub.hub import Hub
 from nnilite._hub.starts import Draft
 from nnilite._loop_waits import in_thread
 from nnilite._network.host_names import is_loopback
-from nnilite._rest import Premises, wire
+from nnilite._rest import ServerContext, wire
 from nnilite._rest.handler import RouteHandler
 from nnilite._rest.route_definition import Route
 from nnilite.errors import ConfigError, Place
@@ -30,7 +30,7 @@ ID = "ui"
 
 
 @dataclass(frozen=True, kw_only=True)
-class HubSite(Premises):
+class HubContext(ServerContext):
     """The objects that all handlers of a hub share."""
 
     hub: Hub
@@ -39,9 +39,9 @@ class HubSite(Premises):
 class HubHandler(RouteHandler):
     """A handler that can use `self.hub`."""
 
-    def initialize(self, site: HubSite, route: Route) -> None:  # type: ignore[override]
-        super().initialize(site, route)
-        self.hub = site.hub
+    def initialize(self, context: HubContext, route: Route) -> None:  # type: ignore[override]
+        super().initialize(context, route)
+        self.hub = context.hub
 
     def fields(self, *names: str) -> list[Json]:
         """Return the values of exactly these fields of the body. Raises: ConfigError."""

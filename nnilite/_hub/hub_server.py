@@ -20,7 +20,7 @@ from nnilite._experiments.experiment_token import read_user_token
 from nnilite._experiments.locking import ManagerLock, explain_no_lock
 from nnilite._experiments.manager_state import read_manager
 from nnilite._experiments.registry import RegistryEntry
-from nnilite._hub.handlers import ID, HubSite
+from nnilite._hub.handlers import ID, HubContext
 from nnilite._hub.hub import Hub
 from nnilite._hub.hub_routes import ROUTES
 from nnilite._logging.secret_filter import SecretFilter, guard_server_logs
@@ -81,7 +81,7 @@ def make_application(hub: Hub, token: str, options: ManagerOptions, *, require_t
     gate = AccessGate(token, make_unknown_token, settings)
     guard_server_logs([token])
     about = document(ROUTES, settings.prefix, "All experiments of a user on a machine.")
-    return assembled(HubSite(gate=gate, options=settings, hub=hub), ROUTES, about)
+    return assembled(HubContext(gate=gate, options=settings, hub=hub), ROUTES, about)
 
 
 def run(options: ManagerOptions, *, require_token: bool, ready: Callable[[str], None]) -> None:
@@ -137,14 +137,14 @@ async def _serve(directory: Path, options: ManagerOptions, require_token: bool, 
         FIRST_PORT,
     )
     scheme = "https" if options.tls_cert else "http"
-    address = Address(scheme, options.host, server.port, application.site.options.prefix, options.tls_cert)
+    address = Address(scheme, options.host, server.port, application.context.options.prefix, options.tls_cert)
     certificate = str(options.tls_cert) if options.tls_cert else None
     write_json(
         directory / "manager.json",
         {"pid": getpid(), "port": server.port, "url": address.url, "tls_cert": certificate},
     )
     # With SSH, the browser is usually on another machine, whose requests need a sign-in.
-    needs_none = application.site.options.own_user and not managers.is_remote_shell()
+    needs_none = application.context.options.own_user and not managers.is_remote_shell()
     ready(address.url + "/" if needs_none else sign_in_address(application, address.url))
     try:
         await over.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from . import node_link
-from .node_link import Guest, LinkBroken, NodeConnection
+from .node_link import LinkBroken, NodeConnection, PendingConnection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class NodeLines:
         self._secret = secret
         self._lines: Dict[int, NodeConnection] = {}
         self._runs: Dict[int, str] = {}
-        self._guests: List[Guest] = []
+        self._pending: List[PendingConnection] = []
         self._listener: Optional[socket.socket] = None
 
     def open(self, ports: Sequence[int]) -> None:
@@ -39,7 +39,7 @@ class NodeLines:
     @property
     def open_lines(self) -> List[NodeConnection]:
         """All connections, those that have still to prove themselves included."""
-        return [*self._lines.values(), *(guest.line for guest in self._guests)]
+        return [*self._lines.values(), *(pending.line for pending in self._pending)]
 
     @property
     def listeners(self) -> List[socket.socket]:
@@ -51,22 +51,22 @@ class NodeLines:
         The caller takes each of them by `add`, or otherwise.
         """
         if self._listener is not None:
-            node_link.accept(self._listener, self._guests, self._secret)
+            node_link.accept(self._listener, self._pending, self._secret)
         proven = []
-        for guest in list(self._guests):
+        for pending in list(self._pending):
             try:
-                found = guest.proven()
+                found = pending.proven()
             except LinkBroken:
-                self._guests.remove(guest)
-                guest.line.close()
+                self._pending.remove(pending)
+                pending.line.close()
                 continue
             if found is not None:
-                self._guests.remove(guest)
-                guest.line.run = found[1]
-                proven.append((found[0], guest.line))
-            elif time.monotonic() >= guest.deadline:
-                self._guests.remove(guest)
-                guest.line.close()
+                self._pending.remove(pending)
+                pending.line.run = found[1]
+                proven.append((found[0], pending.line))
+            elif time.monotonic() >= pending.deadline:
+                self._pending.remove(pending)
+                pending.line.close()
         return proven
 
     def add(self, node: int, line: NodeConnection) -> bool:

@@ -37,7 +37,7 @@ _PORTS, _FIRST_PORT, _LAST_PORT = 16, 20000, 32000
 _MAX_LINE_BYTES = 4_000_000
 _MAX_WAITING_BYTES = 64_000_000
 _UNPROVEN_BYTES = 4096
-_MAX_GUESTS = 256
+_MAX_PENDING = 256
 _TRY_S = 5.0
 _AGAIN_S = 0.5
 
@@ -201,7 +201,7 @@ def _read_object(line: bytes) -> Dict[str, Any]:
     return found
 
 
-class Guest:
+class PendingConnection:
     """A connection to the first node that has still to prove itself."""
 
     def __init__(self, connection: socket.socket, secret: str) -> None:
@@ -230,18 +230,18 @@ class Guest:
         return None
 
 
-def accept(listener: socket.socket, guests: List[Guest], secret: str) -> None:
+def accept(listener: socket.socket, connections: List[PendingConnection], secret: str) -> None:
     """Add new connections to those that have still to prove themselves, and close some older ones if they are many.
 
     Which ones is a matter of chance: a stranger who connects often enough would else close those of all nodes in turn.
     """
-    for _ in range(_MAX_GUESTS):
+    for _ in range(_MAX_PENDING):
         try:
-            guests.append(Guest(listener.accept()[0], secret))
+            connections.append(PendingConnection(listener.accept()[0], secret))
         except OSError:
             break
-    while len(guests) > _MAX_GUESTS:
-        guests.pop(os.urandom(1)[0] % (_MAX_GUESTS // 2)).line.close()
+    while len(connections) > _MAX_PENDING:
+        connections.pop(os.urandom(1)[0] % (_MAX_PENDING // 2)).line.close()
 
 
 def _equal(wanted: str, given: object) -> bool:

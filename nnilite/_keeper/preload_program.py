@@ -13,8 +13,8 @@ Each request is one packet (see `preloaded_start`) with a socket for the answers
 
 A fork becomes what a new Python would be. It leaves all frames of this program but the first ones, which its
 tracebacks do not show. A program that fails is left to the interpreter, which ends as it always does. After any other,
-the same is done but for the preloaded modules, which stay as they are (`Leaving`): threads, `atexit`, what the program
-has made, output, exit code.
+the same is done but for the preloaded modules, which stay as they are (`QuickExit`): threads, `atexit`, what the
+program has made, output, exit code.
 
 Python 3.8 and the standard library alone, and of this no more than the preloader needs.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
-    from .preload_end import Leaving, Preloaded  # its text runs before this one, with the same names
+    from .preload_end import Preloaded, QuickExit  # its text runs before this one, with the same names
 
 _NAME = "<nnilite preloader>"  # that of this text in tracebacks
 _HIGH = 200  # files of ours have numbers from here, where no trial expects its own
@@ -148,7 +148,7 @@ def main(initial: Dict[str, Any], bare: FrozenSet[str]) -> None:
         sys.stderr.flush()
         os._exit(1)
     _stop_ignoring()
-    leaving = Leaving()
+    leaving = QuickExit()
     preloaded = Preloaded(bare)
     _send(life, "ready")
     request = _TrialForks(life, _moved(int(requests), _HIGH + 1), end).serve(texts, preloaded)

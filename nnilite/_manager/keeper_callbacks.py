@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nnilite._answers.backend import CallbackAnswer, FencedConflict, GapConflict
 from nnilite._engine.dedupe import Fenced, GapFound
 from nnilite._engine.engine import Engine
-from nnilite._engine.gate import Taken
+from nnilite._engine.gate import BatchAnswer
 from nnilite._engine.jobs import JobMaker
 from nnilite.records import KeeperEvent
 
@@ -34,5 +34,5 @@ class KeeperCallbacks:
         return self._jobs.token(job)
 
 
-def _answer(taken: Taken) -> CallbackAnswer:
+def _answer(taken: BatchAnswer) -> CallbackAnswer:
     return CallbackAnswer(taken.cancel, taken.metrics, taken.output)

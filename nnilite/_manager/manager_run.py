@@ -12,7 +12,7 @@ from typing import Any
 
 from nnilite._checkpoints.checkpoint_tidying import keep_tidy
 from nnilite._engine.engine import CLEANUP_S
-from nnilite._experiments.file_guard import Guard, Kept
+from nnilite._experiments.file_guard import Guard, GuardedFile
 from nnilite._experiments.locking import ManagerLock
 from nnilite._manager import assembly
 from nnilite._manager.log_limits import LogLimits, keep_logs_small
@@ -94,7 +94,7 @@ class ManagerRun:
         """Serve the experiment and run it, until it has stopped. Raises: NniliteError."""
         served, parts = self._served, self._parts
         server = served.listen(parts.manager)
-        served.files.write("callback", Kept(served.address.url.encode("ascii")))
+        served.files.write("callback", GuardedFile(served.address.url.encode("ascii")))
         short_way = CallbackSocket(served.directory / "callback", parts.manager.callbacks)
         await short_way.listen()
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from nnilite._experiments import registry
 from nnilite._experiments.address import Address
 from nnilite._experiments.documents import as_json, write_content
-from nnilite._experiments.file_guard import Guard, Kept
+from nnilite._experiments.file_guard import Guard, GuardedFile
 from nnilite._experiments.manager_state import find_manager_state
 from nnilite._views.about import About
 from nnilite.config import CheckedConfig, stored
@@ -43,14 +43,14 @@ class OwnFiles:
         self._about = about
         if state is ExperimentState.DONE and self._mode != "view":
             log.info("Experiment done.")  # scripts of NNI's users wait for these words
-        self.write("manager.json", Kept(as_json(about), exactly=True))
+        self.write("manager.json", GuardedFile(as_json(about), exactly=True))
 
     def write_left(self, what: str) -> None:
         """Record what a platform could not end or remove, for the command that asked for the stop."""
         self._about = {**self._about, "left": what}
-        self.write("manager.json", Kept(as_json(self._about), exactly=True))
+        self.write("manager.json", GuardedFile(as_json(self._about), exactly=True))
 
-    def write(self, name: str, kept: Kept) -> None:
+    def write(self, name: str, kept: GuardedFile) -> None:
         """Write a file into the folder. If that fails, it is logged."""
         path = self._directory / name
         try:
@@ -63,13 +63,13 @@ class OwnFiles:
             log.error("cannot write %s: %s", name, error)
 
 
-def files_of(directory: Path, config: CheckedConfig, token: str, about: About) -> dict[Path, Kept]:
+def files_of(directory: Path, config: CheckedConfig, token: str, about: About) -> dict[Path, GuardedFile]:
     """Return the files that lead the next manager and other programs to the experiment."""
     entry, platform = registry.entry(about.id), ",".join(about.platforms)
     started = entry.started if entry is not None and entry.started is not None else about.created
     known = registry.about(about.id, config.experiment_name or "", directory, platform, started)
     return {
-        directory / "config.json": Kept(as_json(stored(config))),
-        directory / "token": Kept(token.encode("ascii")),
-        registry.find_path(about.id): Kept(as_json(known), exactly=True),
+        directory / "config.json": GuardedFile(as_json(stored(config))),
+        directory / "token": GuardedFile(token.encode("ascii")),
+        registry.find_path(about.id): GuardedFile(as_json(known), exactly=True),
     }

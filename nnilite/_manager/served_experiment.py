@@ -21,7 +21,7 @@ from nnilite._manager.own_files import OwnFiles
 from nnilite._manager.port_choice import listening
 from nnilite._manager.starter import Starter
 from nnilite._network.host_names import is_loopback
-from nnilite._rest import Options, Premises, listen, make_application, new_page_name
+from nnilite._rest import Options, ServerContext, listen, make_application, new_page_name
 from nnilite._views.experiment_view import located
 from nnilite._views.viewer import Viewer
 from nnilite.config import CheckedConfig
@@ -59,7 +59,7 @@ class ServedExperiment:
         self._own_user = False  # whether this user's own programs need no token
         self._names: list[str] = []  # under which workers reach it, apart from its address
         self._idle_timeout_s = math.inf
-        self._site: Premises | None = None
+        self._context: ServerContext | None = None
 
     def prepare(self, config: CheckedConfig) -> str:
         """Take over what a config says of the process itself. Return the token that opens it."""
@@ -95,7 +95,7 @@ class ServedExperiment:
             sign_in_command=f"nnictl webui url {self.directory.name}",
         )
         application = make_application(backend, settings)
-        self._site = application.site
+        self._context = application.context
         server = listening(
             lambda port: listen(application, options.host, port, options.tls_cert, options.tls_key),
             options.port,
@@ -112,9 +112,9 @@ class ServedExperiment:
 
     async def stop_when_idle(self, is_over: Callable[[], bool]) -> None:
         """Set `stopping` when there was no request for `idleTimeout` since the experiment was over."""
-        assert self._site is not None
+        assert self._context is not None
         since = time.monotonic()
-        while min(self._site.idle_s(), time.monotonic() - since) < self._idle_timeout_s:
+        while min(self._context.idle_s(), time.monotonic() - since) < self._idle_timeout_s:
             await asyncio.sleep(_LOOK_S)
             if not is_over():
                 since = time.monotonic()
@@ -124,7 +124,7 @@ class ServedExperiment:
     async def await_last_readers(self) -> None:
         """Give clients a moment to read the final state. Those that ask again keep their connections open."""
         until = time.monotonic() + LAST_WORDS_S
-        while self._site is not None and self._site.has_callers and time.monotonic() < until:
+        while self._context is not None and self._context.has_callers and time.monotonic() < until:
             await asyncio.sleep(_LAST_WORDS_LOOK_S)
 
     def _obey_signals(self) -> None:

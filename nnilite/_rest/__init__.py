@@ -51,7 +51,7 @@ from nnilite._answers.backend import Backend
 from nnilite._answers.changes import Changes, Subscription
 from nnilite._rest.application import RestApplication, assembled, listen, make_application, sign_in_address
 from nnilite._rest.callback_socket import CallbackSocket
-from nnilite._rest.handler import Premises, Site
+from nnilite._rest.handler import ManagerContext, ServerContext
 from nnilite._rest.options import Options
 from nnilite._rest.page_name import new_page_name
 from nnilite._rest.server_connections import RestServer
@@ -60,11 +60,11 @@ __all__ = [
     "Backend",
     "CallbackSocket",
     "Changes",
+    "ManagerContext",
     "Options",
-    "Premises",
     "RestApplication",
     "RestServer",
-    "Site",
+    "ServerContext",
     "Subscription",
     "assembled",
     "listen",

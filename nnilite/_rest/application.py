@@ -19,7 +19,7 @@ from nnilite._answers.backend import Backend
 from nnilite._logging.secret_filter import guard_server_logs
 from nnilite._network.host_names import is_loopback
 from nnilite._rest.auth import AccessGate
-from nnilite._rest.handler import Answering, Premises, Site
+from nnilite._rest.handler import BaseHandler, ManagerContext, ServerContext
 from nnilite._rest.openapi import document
 from nnilite._rest.options import Options
 from nnilite._rest.page_name import ADDRESSES
@@ -37,9 +37,9 @@ HEADERS_MAX = 32 * 1024  # bytes
 
 
 class RestApplication(Application):
-    """A tornado application that knows its site."""
+    """A tornado application that knows its context."""
 
-    site: Premises
+    context: ServerContext
 
 
 def make_application(backend: Backend, options: Options | None = None) -> RestApplication:
@@ -48,34 +48,36 @@ def make_application(backend: Backend, options: Options | None = None) -> RestAp
     Example: `listen(make_application(backend, Options(bind="127.0.0.1")), "127.0.0.1", 8080)`
     """
     options = options or Options()
-    site = Site(AccessGate(backend.token, backend.callbacks.callback_token, options), options, backend=backend)
+    context = ManagerContext(
+        AccessGate(backend.token, backend.callbacks.callback_token, options), options, backend=backend
+    )
     guard_server_logs([backend.token])
-    return assembled(site, ROUTES, document(ROUTES, options.prefix))
+    return assembled(context, ROUTES, document(ROUTES, options.prefix))
 
 
-def assembled(site: Premises, routes: Sequence[Route], openapi: Json) -> RestApplication:
-    """Make the application of these routes and of the site's page."""
-    options = site.options
+def assembled(context: ServerContext, routes: Sequence[Route], openapi: Json) -> RestApplication:
+    """Make the application of these routes and of the context's page."""
+    options = context.options
     application = RestApplication(
-        _rules(site, routes),
-        default_handler_class=Answering,
-        default_handler_args={"site": site},
+        _rules(context, routes),
+        default_handler_class=BaseHandler,
+        default_handler_args={"context": context},
         openapi=openapi,
         log_function=_log_request,
         websocket_ping_interval=options.ping_s,
         websocket_ping_timeout=options.ping_s,
         websocket_max_message_size=4096,
     )
-    application.site = site
+    application.context = context
     return application
 
 
 def sign_in_address(application: RestApplication, url: str) -> str:
     """Return the address of the user interface with a fresh one-time key; `url`: that of the server."""
-    site = application.site
+    context = application.context
     parts = urlsplit(url)
-    netloc = f"{site.options.page_name}:{parts.port}" if site.options.page_name else parts.netloc
-    return f"{parts.scheme}://{netloc}{site.options.prefix}/#key={site.gate.sign_in.link()}"
+    netloc = f"{context.options.page_name}:{parts.port}" if context.options.page_name else parts.netloc
+    return f"{parts.scheme}://{netloc}{context.options.prefix}/#key={context.gate.sign_in.link()}"
 
 
 class _Addresses(Matcher):
@@ -93,30 +95,31 @@ class _Addresses(Matcher):
         return self._compiled.match(request) if request.path.startswith(self._begin) else None
 
 
-def _rules(site: Premises, routes: Sequence[Route]) -> list[Rule]:
-    prefix = re.escape(site.options.prefix)
+def _rules(context: ServerContext, routes: Sequence[Route]) -> list[Rule]:
+    prefix = re.escape(context.options.prefix)
     rules: list[Rule] = [
-        Rule(_Addresses(site.options.prefix, route), route.handler, {"site": site, "route": route}) for route in routes
+        Rule(_Addresses(context.options.prefix, route), route.handler, {"context": context, "route": route})
+        for route in routes
     ]
-    rules.append(URLSpec(rf"{prefix}/api(?:/.*)?", Answering, {"site": site}))
-    rules.append(_make_web_rule(site, prefix, routes))
+    rules.append(URLSpec(rf"{prefix}/api(?:/.*)?", BaseHandler, {"context": context}))
+    rules.append(_make_web_rule(context, prefix, routes))
     return rules
 
 
-def _make_web_rule(site: Premises, prefix: str, routes: Sequence[Route]) -> URLSpec:
+def _make_web_rule(context: ServerContext, prefix: str, routes: Sequence[Route]) -> URLSpec:
     pattern = rf"{prefix}(?:/(?P<path>.*))?"
-    if (site.options.web_folder / site.options.page).is_file():
-        return URLSpec(pattern, WebHandler, {"site": site})
-    return URLSpec(pattern, PlainPage, {"site": site, "routes": routes})
+    if (context.options.web_folder / context.options.page).is_file():
+        return URLSpec(pattern, WebHandler, {"context": context})
+    return URLSpec(pattern, PlainPage, {"context": context, "routes": routes})
 
 
 def _log_request(handler: RequestHandler) -> None:
     """Log a request. Callbacks come by the thousand, so those that succeed are only logged for debugging."""
     status = handler.get_status()
     more: str | None = ""
-    if status >= 400 and isinstance(handler, Answering) and not handler.is_users:
+    if status >= 400 and isinstance(handler, BaseHandler) and not handler.is_users:
         # Strangers and trials can be refused as often as they like, and must not fill the log by it.
-        more = handler.site.refusals.more(handler.sender(), handler.refusal or str(status))
+        more = handler.context.refusals.more(handler.sender(), handler.refusal or str(status))
     level = logging.DEBUG if status < 400 else logging.INFO if status < 500 else logging.ERROR
     if more is None or not access_log.isEnabledFor(level):
         return
@@ -140,14 +143,14 @@ def listen(
     Raises: Conflict if the port is taken; ConfigError if it is impossible to listen there, or if `own_user` is set
     although other machines could connect.
     """
-    options = application.site.options
+    options = application.context.options
     if options.own_user and not is_loopback(host):
         raise ConfigError(f"listening on '{host or 'all addresses'}' needs a token, since others can connect there")
     tls = None if certificate is None else _make_tls(certificate, key)
     sockets = bind([host, *ADDRESSES] if options.page_name else [host], port)
     server = RestServer(
         application,
-        connections=application.site.connections,
+        connections=application.context.connections,
         idle_timeout_s=options.idle_timeout_s,
         ssl_options=tls,
         max_header_size=HEADERS_MAX,

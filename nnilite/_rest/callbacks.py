@@ -13,14 +13,14 @@ class ProofHandler(ApiHandler):
     """Proves to a keeper that this is the manager of its trial. Others learn nothing from the answer."""
 
     def get(self, job: str) -> None:
-        self.send_json(self.site.gate.proofs.meet(self.backend.callbacks.callback_token(job), self.query["nonce"]))
+        self.send_json(self.context.gate.proofs.meet(self.backend.callbacks.callback_token(job), self.query["nonce"]))
 
 
 class CallbackHandler(ApiHandler):
     """Takes one batch of events. The answer is sent after the manager has committed them."""
 
     async def post(self, job: str) -> None:
-        if self.signed is not None and not self.site.gate.proofs.accept(job, self.signed, self.body()):
+        if self.signed is not None and not self.context.gate.proofs.accept(job, self.signed, self.body()):
             raise HttpRefusal(401, "this batch is not as it was signed, or it was sent before")
         events = parse_batch(self.body())
         answer = await self.backend.callbacks.events(job, events)

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from nnilite._keeper.folder_looks import FolderLooks, SlowFolder
 from nnilite._loop_waits import in_thread
-from nnilite._rest.handler import Answering, prove
+from nnilite._rest.handler import BaseHandler, prove
 from nnilite._rest.server_connections import hang_up
 from nnilite._sdk.artifact_values import find_image_ending
 from nnilite.errors import NotFound, ServiceError
@@ -82,7 +82,7 @@ def open_inside(root: Path, relative: str) -> BinaryIO:
         raise NotFound(f"there is no file {relative!r} here") from error
 
 
-async def send_inside(handler: Answering, root: Path, relative: str) -> None:
+async def send_inside(handler: BaseHandler, root: Path, relative: str) -> None:
     """Answer with a file that a trial made."""
     file = await run_in_folder(root, lambda: open_inside(root, relative))
     media = _SHOWN.get(Path(relative).suffix.lower(), _DOWNLOADED)
@@ -100,13 +100,13 @@ def _find_image_media(file: BinaryIO) -> str:
     return _SHOWN.get(ending, _DOWNLOADED)
 
 
-async def send_file(handler: Answering, path: Path, media: str) -> None:
+async def send_file(handler: BaseHandler, path: Path, media: str) -> None:
     """Answer with a file of nnilite's own."""
     file = await asyncio.to_thread(open_inside, path.parent, path.name)
     await _send(handler, file, media, path.parent)
 
 
-async def _send(handler: Answering, file: BinaryIO, media: str, root: Path) -> None:
+async def _send(handler: BaseHandler, file: BinaryIO, media: str, root: Path) -> None:
     """Send the present content of a file, and not what it grows by meanwhile."""
     try:
         left = os.fstat(file.fileno()).st_size

@@ -68,7 +68,7 @@ class Activity:
 
 
 @dataclass(frozen=True)
-class Premises:
+class ServerContext:
     """The objects that all handlers of one server share, whatever it serves."""
 
     gate: AccessGate
@@ -90,27 +90,27 @@ class Premises:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site(Premises):
+class ManagerContext(ServerContext):
     """The objects that all handlers of a manager's server share."""
 
     backend: Backend
 
 
 @stream_request_body
-class Answering(RequestHandler):
+class BaseHandler(RequestHandler):
     """Checks, headers and errors for handlers of any kind. Its own check refuses all requests as not found.
 
     The checks run once the headers have come. Of a refused request, no byte of the body is kept.
     """
 
-    site: Premises
+    context: ServerContext
     policy = API_POLICY
     signed: Signed | None = None  # set for a request whose answer needs a proof
     refusal = ""  # why the sender has to sign in first
     is_users = False  # whether the sender has proven to be the manager's user, who may also fill the log
 
-    def initialize(self, site: Premises) -> None:
-        self.site = site
+    def initialize(self, context: ServerContext) -> None:
+        self.context = context
 
     def set_default_headers(self) -> None:
         self.clear_header("Server")
@@ -123,11 +123,11 @@ class Answering(RequestHandler):
 
     async def prepare(self) -> None:
         try:
-            host = await self.site.gate.find_better_host(self.request)
+            host = await self.context.gate.find_better_host(self.request)
             if host is not None:
                 _send_to(self, host)
                 return
-            with self.site.connections.checking(stream_of(self.request)):
+            with self.context.connections.checking(stream_of(self.request)):
                 await self.check()
         except (NniliteError, HTTPError) as error:
             if not _may_send_body_in_vain(self):
@@ -135,8 +135,8 @@ class Answering(RequestHandler):
             self._refuse_after_body(error)
         else:
             if self.checks_sender():
-                self.site.activity.record()
-                self.site.connections.busy(stream_of(self.request))
+                self.context.activity.record()
+                self.context.connections.busy(stream_of(self.request))
 
     def checks_sender(self) -> bool:
         """Return whether only requests of known senders pass the check."""
@@ -144,7 +144,7 @@ class Answering(RequestHandler):
 
     async def check(self) -> None:
         """Make all checks that need no body. Raises: NniliteError, HTTPError."""
-        self.signed = await self.site.gate.check(self.request, Access.MANAGER)
+        self.signed = await self.context.gate.check(self.request, Access.MANAGER)
         self.is_users = True
         raise HTTPError(404)
 
@@ -180,7 +180,7 @@ class Answering(RequestHandler):
         """Write a chunk and wait until it is sent. A reader that takes too long loses the connection."""
         self.write(chunk)
         try:
-            await asyncio.wait_for(self.flush(), self.site.options.reader_timeout_s)
+            await asyncio.wait_for(self.flush(), self.context.options.reader_timeout_s)
         except (TimeoutError, asyncio.TimeoutError, StreamClosedError):
             hang_up(self.request)
             raise Finish() from None
@@ -218,7 +218,7 @@ class Answering(RequestHandler):
             # A user's request that fails for a reason without a status of its own is worth a line in the log.
             level = logging.ERROR if self.is_users and status_of(error) == 500 else logging.DEBUG
             log.log(level, "%s %s refused: %s", self.request.method, self.request.path, error)
-        elif self.is_users or self.site.refusals.left_out(self.sender(), repr(kind)) is not None:
+        elif self.is_users or self.context.refusals.left_out(self.sender(), repr(kind)) is not None:
             super().log_exception(kind, error, trace)
 
     def sender(self) -> str:
@@ -226,7 +226,7 @@ class Answering(RequestHandler):
         return self.request.remote_ip or ""
 
 
-def _send_to(handler: Answering, host: str) -> None:
+def _send_to(handler: BaseHandler, host: str) -> None:
     """Have the browser open the same page under another name of this server."""
     handler.set_status(303)
     handler.set_header("Location", f"{handler.request.protocol}://{host}{handler.request.uri}")
@@ -234,28 +234,28 @@ def _send_to(handler: Answering, host: str) -> None:
     handler.finish()
 
 
-def drop_old_cookies(handler: Answering) -> None:
+def drop_old_cookies(handler: BaseHandler) -> None:
     """Have the browser drop the cookies of sign-ins to earlier versions, which it sends to all ports."""
     for name in handler.request.cookies:
         if name.startswith(OLD_COOKIE):
-            handler.set_cookie(name, "", expires_days=-1, path=f"{handler.site.options.prefix}/")
+            handler.set_cookie(name, "", expires_days=-1, path=f"{handler.context.options.prefix}/")
 
 
-def _may_send_body_in_vain(handler: Answering) -> bool:
+def _may_send_body_in_vain(handler: BaseHandler) -> bool:
     """Return whether the body of a refused request is read, although it is dropped; see `_refuse_after_body`."""
     request = handler.request
     if {"Transfer-Encoding", "Expect"} & set(request.headers):  # after an `Expect`, none is on its way yet
         return False
-    known = handler.is_users or handler.sender() != request.remote_ip or handler.site.gate.has_token(request)
+    known = handler.is_users or handler.sender() != request.remote_ip or handler.context.gate.has_token(request)
     return claimed_bytes(request) <= (SERVER_BODY_MAX if known else STRANGERS_BODY_MAX)
 
 
-def _is_begun(handler: Answering) -> bool:
+def _is_begun(handler: BaseHandler) -> bool:
     """Return whether the answer has its proof already, or a part of it is on its way."""
     return handler._headers_written or bool(handler._write_buffer) or HEADER in handler._headers
 
 
-def prove(handler: Answering, signed: Signed, content: str) -> None:
+def prove(handler: BaseHandler, signed: Signed, content: str) -> None:
     """Prove to the sender of a signed request that the answer is the server's.
 
     `content`: the digest of the body, as it is before it is compressed for the way.
@@ -263,7 +263,7 @@ def prove(handler: Answering, signed: Signed, content: str) -> None:
     handler.set_header(HEADER, signed.proof(handler.get_status(), content))
 
 
-class RouteHandler(Answering):
+class RouteHandler(BaseHandler):
     """A handler of one row of a table of routes.
 
     A handler can use `self.query` (by snake_case name, checked, with defaults) and `self.json()`.
@@ -272,15 +272,15 @@ class RouteHandler(Answering):
     route: Route
     query: Mapping[str, Json]
 
-    def initialize(self, site: Premises, route: Route) -> None:  # type: ignore[override]
-        super().initialize(site)
+    def initialize(self, context: ServerContext, route: Route) -> None:  # type: ignore[override]
+        super().initialize(context)
         self.route = route
         self._body = bytearray()
-        self._hold = BodyHold(site.bodies)
+        self._hold = BodyHold(context.bodies)
         self._sender = ""  # the job whose token the request has
 
     async def check(self) -> None:
-        self.signed = await self.site.gate.check(self.request, self.route.access, self.job())
+        self.signed = await self.context.gate.check(self.request, self.route.access, self.job())
         self.is_users = self.route.access is Access.MANAGER
         self._sender = (self.job() or "") if self.route.access is Access.TRIAL else ""
         operation = self.route.operations.get(self.request.method or "")
@@ -338,11 +338,11 @@ class RouteHandler(Answering):
 class ApiHandler(RouteHandler):
     """A handler of a manager's route; it can use `self.backend`, too."""
 
-    site: Site
+    context: ManagerContext
 
-    def initialize(self, site: Site, route: Route) -> None:  # type: ignore[override]
-        super().initialize(site, route)
-        self.backend = site.backend
+    def initialize(self, context: ManagerContext, route: Route) -> None:  # type: ignore[override]
+        super().initialize(context, route)
+        self.backend = context.backend
 
     def check_operation(self, operation: Operation) -> None:
         if operation.writes and self.backend.read_only:

@@ -64,7 +64,7 @@ class NniMetadataHandler(ApiHandler):
     async def get(self) -> None:
         profile = await self.backend.profile()
         known = [item for item in await self.backend.others() if item.id == profile.id]
-        self.send_json(nni_wire.entry(known[0] if known else _listed(profile), self.site.options.prefix))
+        self.send_json(nni_wire.entry(known[0] if known else _listed(profile), self.context.options.prefix))
 
 
 class NniExperimentsHandler(ApiHandler):

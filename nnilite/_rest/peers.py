@@ -41,7 +41,7 @@ Ends = tuple[tuple[str, int], tuple[str, int]]
 
 
 @dataclass(frozen=True)
-class TheirSocket:
+class PeerSocket:
     """The socket at the other end of a connection: its user, and its number, which leads to its program."""
 
     user: int
@@ -109,9 +109,9 @@ class Peers:
         return {ends for ends, one in found.items() if owners.get(one.inode) in own}
 
 
-def sockets_of(wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:
+def sockets_of(wanted: Iterable[Ends]) -> dict[Ends, PeerSocket]:
     """Return the sockets at the other ends, without those that are unknown. This blocks."""
-    sockets: dict[Ends, TheirSocket] = {}
+    sockets: dict[Ends, PeerSocket] = {}
     missing = list(wanted)
     for _ in range(TRIES):
         for table in TABLES:
@@ -120,7 +120,7 @@ def sockets_of(wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:
     return {ends: found for ends, found in sockets.items() if not may_be_anybody(found.user)}
 
 
-def _listed(table: Path, wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:
+def _listed(table: Path, wanted: Iterable[Ends]) -> dict[Ends, PeerSocket]:
     """Return the sockets by this table, without those that have no row that can be believed."""
     wide = table.name == "tcp6"
     fitting = [ends for ends in wanted if wide or ":" not in ends[0][0]]
@@ -131,14 +131,14 @@ def _listed(table: Path, wanted: Iterable[Ends]) -> dict[Ends, TheirSocket]:
             lines = (file.readall() or b"").split(b"\n")
     except OSError:
         return {}
-    sockets: dict[Ends, TheirSocket] = {}
+    sockets: dict[Ends, PeerSocket] = {}
     for line in lines:
         start = line.find(b": ") + 2  # after the row's number
         ends = keys.get(line[start : start + length])
         if ends is not None and ends not in sockets:
             state, _, _, _, user, _, inode, *_ = line[start + length :].split()
             if state == _ESTABLISHED and inode != b"0":
-                sockets[ends] = TheirSocket(int(user), inode.decode("ascii"))
+                sockets[ends] = PeerSocket(int(user), inode.decode("ascii"))
     return sockets
 
 

@@ -24,15 +24,15 @@ class SignInLinkHandler(RouteHandler):
 
     def post(self) -> None:
         wire.check_strict_object(self.json(), [])
-        path = f"{self.site.options.prefix}/#key={self.site.gate.sign_in.link()}"
-        self.send_json({"path": path, "host": self.site.options.page_name}, 201)
+        path = f"{self.context.options.prefix}/#key={self.context.gate.sign_in.link()}"
+        self.send_json({"path": path, "host": self.context.options.page_name}, 201)
 
 
 class SessionHandler(RouteHandler):
     """Trades a link for a session. The key of the session is computed by both ends, and never sent."""
 
     async def post(self) -> None:
-        gate = self.site.gate
+        gate = self.context.gate
         name, mine, proof = read_texts(self.json(), "link", "nonce", "proof")
         if re.fullmatch(_NONCE, mine) is None:
             raise ConfigError("must be 32 to 64 hex digits", Place(field="nonce"))
@@ -47,7 +47,7 @@ class SessionProofHandler(RouteHandler):
     """Proves to a page that this is the server at which it has signed in. Others learn nothing from the answer."""
 
     def get(self, session: str) -> None:
-        answer = self.site.gate.sign_in.meet(session, self.query["nonce"])
+        answer = self.context.gate.sign_in.meet(session, self.query["nonce"])
         if answer is None:
             raise HttpRefusal(401, "this session has ended")
         self.send_json(answer)
@@ -59,7 +59,7 @@ class SignOutHandler(RouteHandler):
     def post(self) -> None:
         wire.check_strict_object(self.json(), [])
         if self.signed is not None:
-            self.site.gate.sign_in.sign_out(self.request.headers[SESSION_HEADER])
+            self.context.gate.sign_in.sign_out(self.request.headers[SESSION_HEADER])
         self.send_json({"signedOut": True})
 
 
@@ -68,7 +68,7 @@ class TicketHandler(RouteHandler):
 
     def post(self) -> None:
         (path,) = read_texts(self.json(), "path")
-        ticket = self.site.gate.sign_in.ticket(f"{self.site.options.prefix}/api/v1/{path}")
+        ticket = self.context.gate.sign_in.ticket(f"{self.context.options.prefix}/api/v1/{path}")
         self.send_json({"ticket": ticket}, 201)
 
 

@@ -20,7 +20,7 @@ from nnilite._answers.changes import Change, Subscription
 from nnilite._loop_waits import limited
 from nnilite._rest import wire
 from nnilite._rest.auth import STREAM_PROTOCOL
-from nnilite._rest.handler import Answering, Site
+from nnilite._rest.handler import BaseHandler, ManagerContext
 from nnilite._rest.refusal import HttpRefusal
 from nnilite._rest.route_definition import Route, read_query
 from nnilite._rest.server_connections import hang_up
@@ -32,19 +32,19 @@ _TOO_MANY = "too many live streams are open; close other windows of this experim
 _TRY_AGAIN_LATER = 1013  # a close code of WebSocket
 
 
-class StreamHandler(Answering, WebSocketHandler):
+class StreamHandler(BaseHandler, WebSocketHandler):
     """One reader of the stream. Its own messages are ignored."""
 
-    site: Site
+    context: ManagerContext
 
-    def initialize(self, site: Site, route: Route) -> None:  # type: ignore[override]
-        self.site = site
+    def initialize(self, context: ManagerContext, route: Route) -> None:  # type: ignore[override]
+        self.context = context
         self.route = route
         self._task: asyncio.Task[None] | None = None
         self._subscription: Subscription | None = None
 
     async def check(self) -> None:
-        await self.site.gate.check(self.request, self.route.access)
+        await self.context.gate.check(self.request, self.route.access)
         if self.request.method != "GET":
             raise HTTPError(405)
         if self._is_one_too_many():
@@ -65,12 +65,12 @@ class StreamHandler(Answering, WebSocketHandler):
         if self._is_one_too_many():
             self.close(_TRY_AGAIN_LATER, _TOO_MANY)
             return
-        self.site.streams.open += 1
-        self._subscription = self.site.backend.subscribe()
+        self.context.streams.open += 1
+        self._subscription = self.context.backend.subscribe()
         self._task = asyncio.get_running_loop().create_task(self._tell(self._subscription))
 
     def _is_one_too_many(self) -> bool:
-        return self.site.streams.open >= self.site.options.streams_max
+        return self.context.streams.open >= self.context.options.streams_max
 
     def on_message(self, message: str | bytes) -> None:
         """Ignore messages of the reader."""
@@ -79,7 +79,7 @@ class StreamHandler(Answering, WebSocketHandler):
         """End the stream. Tornado also calls this for a connection that never became a stream."""
         if self._subscription is None or self._task is None:
             return
-        self.site.streams.open -= 1
+        self.context.streams.open -= 1
         self._subscription.close()
         self._task.cancel()
 
@@ -88,20 +88,20 @@ class StreamHandler(Answering, WebSocketHandler):
         sent = time.monotonic()
         try:
             while True:
-                due = sent + self.site.options.stream_silence_s
+                due = sent + self.context.options.stream_silence_s
                 changes = await _take_until(due, subscription)
                 wanted = [change for change in changes if self.query["metrics"] or not isinstance(change, Metric)]
                 if wanted or time.monotonic() >= due:
                     await self._send(wanted)
                     sent = time.monotonic()
-                await asyncio.sleep(self.site.options.stream_interval_s)
+                await asyncio.sleep(self.context.options.stream_interval_s)
         except WebSocketClosedError:
             log.debug("a reader of the live stream has gone")
 
     async def _send(self, changes: Sequence[Change]) -> None:
         message = strict_json.spell_json({"changes": [wire.change(change) for change in changes]})
         try:
-            await asyncio.wait_for(self.write_message(message), self.site.options.reader_timeout_s)
+            await asyncio.wait_for(self.write_message(message), self.context.options.reader_timeout_s)
         except (TimeoutError, asyncio.TimeoutError):
             log.info("a reader of the live stream no longer reads; closing its connection")
             hang_up(self.request)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tornado.web import HTTPError, StaticFileHandler
 
-from nnilite._rest.handler import Answering, Premises, drop_old_cookies
+from nnilite._rest.handler import BaseHandler, ServerContext, drop_old_cookies
 from nnilite._rest.refusal import HttpRefusal, status_of
 from nnilite._rest.route_definition import Route
 
@@ -27,14 +27,14 @@ WEB_POLICY = (
 _CHUNK_BYTES = 8 * 1024  # what any reader that takes nothing keeps in memory
 
 
-class WebHandler(Answering, StaticFileHandler):
+class WebHandler(BaseHandler, StaticFileHandler):
     """Serves the user interface."""
 
     policy = WEB_POLICY
 
-    def initialize(self, site: Premises) -> None:  # type: ignore[override]
-        self.site = site
-        StaticFileHandler.initialize(self, str(site.options.web_folder), site.options.page)
+    def initialize(self, context: ServerContext) -> None:  # type: ignore[override]
+        self.context = context
+        StaticFileHandler.initialize(self, str(context.options.web_folder), context.options.page)
 
     def checks_sender(self) -> bool:
         return False
@@ -45,18 +45,18 @@ class WebHandler(Answering, StaticFileHandler):
         self.set_header("Cross-Origin-Opener-Policy", "same-origin")
 
     async def check(self) -> None:
-        self.site.gate.check_source(self.request)
+        self.context.gate.check_source(self.request)
         if self.request.method not in ("GET", "HEAD"):
             raise HTTPError(405)
         if "\0" in (self.path_kwargs.get("path") or ""):
             raise HTTPError(404)  # calls of the system would raise ValueError
         drop_old_cookies(self)
-        if self.request.path == self.site.options.prefix:
+        if self.request.path == self.context.options.prefix:
             self._go_home()  # without its last slash, the page's relative addresses would be wrong
 
     def _go_home(self) -> None:
         self.set_status(303)
-        self.set_header("Location", f"{self.site.options.prefix}/")
+        self.set_header("Location", f"{self.context.options.prefix}/")
         self.finish()
 
     @classmethod
@@ -102,8 +102,8 @@ class WebHandler(Answering, StaticFileHandler):
 class PlainPage(WebHandler):
     """Replaces the user interface if its files are not installed, by a list of the API's routes."""
 
-    def initialize(self, site: Premises, routes: tuple[Route, ...]) -> None:  # type: ignore[override]
-        super().initialize(site)
+    def initialize(self, context: ServerContext, routes: tuple[Route, ...]) -> None:  # type: ignore[override]
+        super().initialize(context)
         self._routes = routes
 
     def compute_etag(self) -> str | None:

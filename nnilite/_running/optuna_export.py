@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nnilite._running import reading
 from nnilite._running.manager_client import Client
 from nnilite.plot import optuna_study
-from nnilite.plot.optuna_study import Ran
+from nnilite.plot.optuna_study import PlottedTrial
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -20,10 +20,10 @@ def study_of(manager: Client) -> Study:
     return optuna_study.study_of(profile["id"], profile["searchSpace"], profile["objectives"], _read_ran(manager))
 
 
-def _read_ran(manager: Client) -> Iterator[Ran]:
+def _read_ran(manager: Client) -> Iterator[PlottedTrial]:
     reported: dict[tuple[str, int], list[object]] = {}
     for metric in manager.metrics(kind="PERIODICAL"):
         reported.setdefault((metric["trial"], metric["attempt"]), []).append(metric["value"])
     for one in manager.trials():
         trial = reading.trial_of(one)
-        yield Ran(trial, reported.get((trial.id, trial.attempt), ()))
+        yield PlottedTrial(trial, reported.get((trial.id, trial.attempt), ()))

@@ -86,7 +86,7 @@ class SearchResult:
         """Return a study of optuna with all trials, for `optuna.visualization`, optuna's analyses or further search."""
         from nnilite.plot import optuna_study
 
-        ran = [optuna_study.Ran(trial, self.intermediate.get(trial.id, ())) for trial in self.trials]
+        ran = [optuna_study.PlottedTrial(trial, self.intermediate.get(trial.id, ())) for trial in self.trials]
         return optuna_study.study_of("search", self.space, self.objectives, ran)
 
     def to_dataframe(self) -> DataFrame:

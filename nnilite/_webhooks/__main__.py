@@ -24,7 +24,7 @@ log = logging.getLogger("nnilite.webhook")
 _PAUSE_S = (1.0, 300.0)
 
 
-class Teller:
+class WebhookSender:
     """Sends the news to one address. What fails is tried again, with growing pauses, and logged once."""
 
     def __init__(self, hook: WebhookConfig, news: NewsReader, position: Path, title: str) -> None:
@@ -84,10 +84,10 @@ def main() -> int:
     name, maximize = config.experiment_name or "", options.better == "maximize"
     news = NewsReader(options.directory / FILE_NAME, options.directory.name, name, maximize)
     title = f"webhook {options.number + 1}"
-    teller = Teller(config.webhooks[options.number], news, folder / f"{options.number}.json", title)
+    sender = WebhookSender(config.webhooks[options.number], news, folder / f"{options.number}.json", title)
     while not is_over():
-        teller.step()
-    if not teller.step(last=True):
+        sender.step()
+    if not sender.step(last=True):
         log.warning("%s has not received everything; the rest is sent after a resume", title)
     news.close()
     return 0

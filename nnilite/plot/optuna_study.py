@@ -35,14 +35,14 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 @dataclass(frozen=True)
-class Ran:
+class PlottedTrial:
     """One trial, and the intermediate results of its latest attempt."""
 
     trial: Trial
     intermediate: Sequence[Json] = ()
 
 
-def study_of(name: str, space: Mapping[str, Any], objectives: Mapping[str, str], ran: Iterable[Ran]) -> Study:
+def study_of(name: str, space: Mapping[str, Any], objectives: Mapping[str, str], ran: Iterable[PlottedTrial]) -> Study:
     """Return a study in memory, which optuna can draw and continue. Raises: SpaceError."""
     import optuna
 
@@ -168,7 +168,7 @@ def _option(parameter: Parameter, number: int) -> Any:
     return option if isinstance(option, _SCALARS) else json.dumps(option)
 
 
-def _add_domains(ran: list[Ran], names: _ParameterNames) -> list[Ran]:
+def _add_domains(ran: list[PlottedTrial], names: _ParameterNames) -> list[PlottedTrial]:
     for one in ran:
         for name, value in names.params(one.trial.parameters).items():
             if isinstance(value, float):
@@ -176,7 +176,7 @@ def _add_domains(ran: list[Ran], names: _ParameterNames) -> list[Ran]:
     return ran
 
 
-def _freeze(one: Ran, names: _ParameterNames, objectives: Mapping[str, str]) -> FrozenTrial:
+def _freeze(one: PlottedTrial, names: _ParameterNames, objectives: Mapping[str, str]) -> FrozenTrial:
     from optuna.trial import TrialState as State
     from optuna.trial import create_trial
 
@@ -196,7 +196,7 @@ def _freeze(one: Ran, names: _ParameterNames, objectives: Mapping[str, str]) -> 
     return made
 
 
-def _state(one: Ran, objectives: Mapping[str, str]) -> tuple[str, list[float] | None]:
+def _state(one: PlottedTrial, objectives: Mapping[str, str]) -> tuple[str, list[float] | None]:
     trial = one.trial
     reached = gains(trial.value, signs(objectives)) if trial.state is TrialState.SUCCEEDED else None
     if reached is not None:
@@ -209,7 +209,7 @@ def _state(one: Ran, objectives: Mapping[str, str]) -> tuple[str, list[float] | 
     return "FAIL", None
 
 
-def _read_steps(one: Ran, objectives: Mapping[str, str]) -> dict[int, float]:
+def _read_steps(one: PlottedTrial, objectives: Mapping[str, str]) -> dict[int, float]:
     """Return the intermediate results of the first objective."""
     first = next(iter(objectives))
     found = ((step, scalar(value, first)) for step, value in enumerate(one.intermediate))

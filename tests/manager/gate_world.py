@@ -24,7 +24,7 @@ from engine_bench import FakeTuner
 from nnilite._engine import messages
 from nnilite._engine.dedupe import Fenced, GapFound
 from nnilite._engine.engine import Engine, Parts
-from nnilite._engine.gate import Taken
+from nnilite._engine.gate import BatchAnswer
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import WakeSignal
@@ -182,7 +182,7 @@ class Keeper:
         """What its service can read by itself."""
         return [Started(1.0, run=self.run), *self._metrics(0, self.metrics), *([self.end] if self.end else [])]
 
-    def accept(self, batch: Sequence[KeeperEvent], answer: Taken) -> None:
+    def accept(self, batch: Sequence[KeeperEvent], answer: BatchAnswer) -> None:
         output = answer.output.get("stdout", 0)
         self.cursor = (min(answer.metrics, self.metrics), min(output, self.printed))
         ended = self.told[2] or any(isinstance(event, Exited) for event in batch)

@@ -147,13 +147,13 @@ async def test_an_ended_manager_waits_half_a_second_for_callers_that_may_read_th
 ) -> None:
     seen = [True] * callers
 
-    class Site:
+    class ManagerContext:
         @property
         def has_callers(self) -> bool:
             return bool(seen and seen.pop())
 
     served = _served(tmp_path)
-    served._site = Site()  # type: ignore[assignment]
+    served._context = ManagerContext()  # type: ignore[assignment]
     await served.await_last_readers()
     assert len(seen) >= left
     assert bool(seen) == bool(left)

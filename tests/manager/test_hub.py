@@ -117,7 +117,7 @@ def test_a_link_signs_in_once_and_the_key_opens_the_page_for_its_own_origin(hub:
     delete = page.headers("DELETE", "/experiments/first")
     assert hub.ask("DELETE", "/api/v1/experiments/first", **delete).status == 403, "a browser says its origin"
     assert b"hub/app.js" in hub.ask("GET", "/", Authorization="").body
-    hub.run(lambda: hub.application.site.gate.sign_in.sign_out(page.name))
+    hub.run(lambda: hub.application.context.gate.sign_in.sign_out(page.name))
     assert page.get("/experiments").status == 401
 
 

@@ -416,7 +416,7 @@ def test_of_a_stranger_no_long_body_is_waited_for(client: Client) -> None:
 
 def test_a_trial_has_room_for_some_reports_at_a_time_and_gets_it_back(client: Client) -> None:
     token = client.backend.callback_token(client.backend.find_job("Run01"))
-    head, room = head_with(client, token, BODY_MAX).replace("\n", "\r\n") + "\r\n", client.application.site.bodies
+    head, room = head_with(client, token, BODY_MAX).replace("\n", "\r\n") + "\r\n", client.application.context.bodies
     with ExitStack() as opened:
         for number in (1, 2):
             keeper = opened.enter_context(socket.create_connection(("127.0.0.1", client.port), timeout=20))

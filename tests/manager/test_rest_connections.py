@@ -56,12 +56,12 @@ def is_closed(link: socket.socket, wait_s: float = 0.0) -> bool:
 
 
 def test_a_server_knows_whether_a_caller_may_ask_again(client: Client) -> None:
-    site = client.application.site
-    assert not site.has_callers
+    context = client.application.context
+    assert not context.has_callers
     with client.keeping() as kept:
         assert kept.get("/experiment").status == 200
-        assert site.has_callers
-    eventually(lambda: not site.has_callers)
+        assert context.has_callers
+    eventually(lambda: not context.has_callers)
 
 
 def test_some_descriptors_are_left_for_others_than_connections() -> None:
@@ -74,7 +74,7 @@ def test_who_says_nothing_makes_room_for_those_who_ask(client: Client, silent: C
     assert client.get("/experiment").status == 200
     assert is_closed(links[0], 10)
     assert not is_closed(links[-1])
-    assert len(client.application.site.connections) <= MOST
+    assert len(client.application.context.connections) <= MOST
 
 
 def test_a_connection_that_has_asked_outlives_those_that_have_not(
@@ -116,7 +116,7 @@ def test_where_all_are_at_work_newcomers_wait(client: Client, silent: Callable[[
     workers = [silent() for _ in range(MOST)]
     for worker in workers:
         worker.sendall(head.encode())
-    eventually(lambda: len(client.application.site.connections._busy) == MOST)
+    eventually(lambda: len(client.application.context.connections._busy) == MOST)
     newcomer = silent()
     newcomer.sendall(b"GET /api/v1/experiment HTTP/1.1\r\nHost: localhost\r\n\r\n")
     with pytest.raises(TimeoutError):

@@ -21,7 +21,7 @@ from nnilite._keeper.proof import code
 from nnilite._network import socket_lists
 from nnilite._rest import Options, forwarders, listen, make_application, peers
 from nnilite._rest.page_name import new_page_name
-from nnilite._rest.peers import Peers, TheirSocket, sockets_of
+from nnilite._rest.peers import Peers, PeerSocket, sockets_of
 from nnilite.errors import Conflict
 from nnilite.testing import eventually
 from other_user import ASK, STRANGER, ask_at, known_user, shared_python
@@ -71,7 +71,7 @@ def test_another_users_browser_is_let_in_by_a_link(client: Client) -> None:
     body = json.dumps(trade(client.post("/sign-in-links", {}).json["path"].removeprefix("/#key="))[0])
     headers = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     assert ask(client, "POST", "/api/v1/sessions", headers, body, user=STRANGER).split()[1] == "201"
-    assert client.application.site.gate.sign_in._sessions._kept
+    assert client.application.context.gate.sign_in._sessions._kept
 
 
 def test_a_link_makes_no_session_where_none_is_needed(client: Client) -> None:
@@ -79,13 +79,13 @@ def test_a_link_makes_no_session_where_none_is_needed(client: Client) -> None:
     body, mine = trade(link)
     answer = client.post("/sessions", body, Authorization="").json
     assert answer == {"nonce": "", "proof": code(link, "manager", mine, "")}
-    assert not client.application.site.gate.sign_in._sessions._kept
+    assert not client.application.context.gate.sign_in._sessions._kept
     assert client.post("/sessions", body, Authorization="").status == 401, "it is used up all the same"
 
 
 @pytest.mark.process
 def test_the_own_user_is_who_runs_the_manager(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client.application.site.gate, "_peers", Peers({known_user(STRANGER).pw_uid}))
+    monkeypatch.setattr(client.application.context.gate, "_peers", Peers({known_user(STRANGER).pw_uid}))
     assert ask(client, "GET", "/api/v1/experiment", user=STRANGER).split()[1] == "200"
     assert ask(client, "GET", "/api/v1/experiment").split()[1] == "401"
     assert ask(client, "GET", "/api/v1/experiment", user="daemon").split()[1] == "401"
@@ -104,15 +104,15 @@ def test_a_user_who_hangs_up_at_once_is_not_taken_for_root(client: Client, monke
     assert (looks, client.backend.stopped) == ([None] * 5, False)
 
 
-def socket_of(ends: peers.Ends) -> TheirSocket | None:
+def socket_of(ends: peers.Ends) -> PeerSocket | None:
     return sockets_of([ends]).get(ends)
 
 
-def after(left: threading.Event, monkeypatch: pytest.MonkeyPatch) -> list[TheirSocket | None]:
+def after(left: threading.Event, monkeypatch: pytest.MonkeyPatch) -> list[PeerSocket | None]:
     """Look only after all who ask have left; what was found."""
-    found: list[TheirSocket | None] = []
+    found: list[PeerSocket | None] = []
 
-    def late(wanted: list[peers.Ends]) -> dict[peers.Ends, TheirSocket]:
+    def late(wanted: list[peers.Ends]) -> dict[peers.Ends, PeerSocket]:
         assert left.wait(60)
         sockets = sockets_of(wanted)
         found.extend(sockets.get(ends) for ends in wanted)
@@ -301,7 +301,7 @@ def test_the_own_users_browser_is_sent_to_the_page_name(named: Client, host: str
     """Others are not, and from the name of an earlier start they are sent to one that says what to do."""
     if user is not None:
         known_user(user)
-        named.application.site.gate._peers = Peers({known_user(user).pw_uid})  # whoever asks here is another user
+        named.application.context.gate._peers = Peers({known_user(user).pw_uid})  # whoever asks here is another user
     reply = named.ask(
         "GET", "/x?y=1", Authorization="", Sec_Fetch_Dest="document", Host=f"{host}:{named.port}", Cookie="nnilite-e=1"
     )

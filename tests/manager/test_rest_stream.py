@@ -124,7 +124,7 @@ def test_a_stranger_gets_no_stream(client: Client, headers: dict[str, str], stat
 def test_the_own_page_gets_the_stream(client: Client) -> None:
     async def watch() -> None:
         connection = await connect(client, Origin=f"http://127.0.0.1:{client.port}")
-        await until(lambda: client.application.site.streams.open == 1)
+        await until(lambda: client.application.context.streams.open == 1)
         await leave(connection)
 
     in_time(watch())
@@ -136,17 +136,17 @@ def test_a_wrong_query_is_refused(client: Client) -> None:
 
 def test_an_ordinary_request_is_told_to_speak_websocket(client: Client) -> None:
     assert client.get("/stream").status == 426
-    assert client.application.site.streams.open == 0
+    assert client.application.context.streams.open == 0
 
 
 def test_streams_are_counted_and_given_back(client: Client) -> None:
     async def open_and_close() -> int:
         connections = [await connect(client) for _ in range(2)]
-        await until(lambda: client.application.site.streams.open == 2)
+        await until(lambda: client.application.context.streams.open == 2)
         refused = await asyncio.to_thread(client.get, "/stream", **UPGRADE)
         for connection in connections:
             await leave(connection)
-        await until(lambda: client.application.site.streams.open == 0)
+        await until(lambda: client.application.context.streams.open == 0)
         await leave(await connect(client))
         return refused.status
 
@@ -162,7 +162,7 @@ def test_of_many_that_come_at_once_no_more_are_let_in(client: Client) -> None:
             link.settimeout(20)
             link.sendall(request.encode())
         answers = [link.recv(1000)[9:12] for link in links]
-        assert client.application.site.streams.open == len(client.backend.changes._subscriptions) == 2
+        assert client.application.context.streams.open == len(client.backend.changes._subscriptions) == 2
     assert set(answers) <= {b"101", b"503"}
 
 

@@ -116,12 +116,12 @@ def test_the_pages_files_are_for_everybody_and_the_experiment_is_not(tmp_path: P
 
 
 def test_a_stranger_who_reads_the_pages_files_keeps_nothing_open(client: Client) -> None:
-    site = client.application.site
-    before = site.activity.last
+    context = client.application.context
+    before = context.activity.last
     with client.keeping() as line:
         assert line.ask("GET", "/app.js", Authorization="").status == 200
-        assert not site.connections._busy, "such a connection may be closed for others"
-    assert site.activity.last == before, "and it is no reason to stay for longer than idleTimeout"
+        assert not context.connections._busy, "such a connection may be closed for others"
+    assert context.activity.last == before, "and it is no reason to stay for longer than idleTimeout"
 
 
 def test_a_browser_forgets_the_cookies_of_earlier_versions(client: Client) -> None:

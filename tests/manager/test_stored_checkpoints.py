@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnilite._checkpoints.checkpoint_rule import Stay
+from nnilite._checkpoints.checkpoint_rule import Retention
 from nnilite._checkpoints.stored_checkpoints import StoredCheckpoints
 from nnilite._keeper.storage import Storage, StorageError
 from nnilite.errors import ServiceError
@@ -65,12 +65,12 @@ class Kept(Storage):
         return {path: self.files[facts["object"]] for path, facts in known.items()}
 
 
-def tidied(storage: Kept, scratch: Path, stay: Stay, attempt: int = 3) -> None:
+def tidied(storage: Kept, scratch: Path, retention: Retention, attempt: int = 3) -> None:
     place = StoredCheckpoints("a storage", lambda: storage, scratch)
-    clearing = place.look("t", attempt, stay)
-    if clearing is not None:
-        clearing.set_aside()
-        clearing.delete()
+    deletion = place.look("t", attempt, retention)
+    if deletion is not None:
+        deletion.set_aside()
+        deletion.delete()
 
 
 PATHS = st.sampled_from(["a", "b/x", "b/y", "c"])
@@ -81,10 +81,10 @@ CHECKPOINT = st.dictionaries(PATHS, st.integers(1, 9), min_size=1)
 @given(
     st.lists(CHECKPOINT, min_size=1, max_size=4),
     st.lists(st.integers(0, 12), max_size=6),
-    st.sampled_from([Stay.NEWEST, Stay.NOTHING]),
+    st.sampled_from([Retention.NEWEST, Retention.NOTHING]),
 )
 def test_whatever_stops_it_the_next_attempt_finds_all_or_what_stays(
-    saved: list[dict[str, int]], stops: list[int], stay: Stay
+    saved: list[dict[str, int]], stops: list[int], retention: Retention
 ) -> None:
     storage = Kept()
     known: dict[str, tuple[int, int]] = {}
@@ -94,19 +94,19 @@ def test_whatever_stops_it_the_next_attempt_finds_all_or_what_stays(
         storage.save(attempt, known)
     before = storage.found()
     newest = max((time, path.split("/")[0]) for path, (_, time) in known.items())[1]
-    wanted = {path for path in known if stay is Stay.NEWEST and path.split("/")[0] == newest}
+    wanted = {path for path in known if retention is Retention.NEWEST and path.split("/")[0] == newest}
     with tempfile.TemporaryDirectory() as scratch:
         for stop in stops:
             storage.left = stop
             try:
-                tidied(storage, Path(scratch), stay)
+                tidied(storage, Path(scratch), retention)
             except ServiceError:
                 assert set(storage.found()) in (set(before), wanted)
         storage.left = None
-        tidied(storage, Path(scratch), stay)
+        tidied(storage, Path(scratch), retention)
         assert set(storage.found()) == wanted
         assert len(storage.files) == (len(wanted) + 1 if wanted else 0), "something is left that nobody needs"
-        assert StoredCheckpoints("", lambda: storage, Path(scratch)).look("t", 3, stay) is None
+        assert StoredCheckpoints("", lambda: storage, Path(scratch)).look("t", 3, retention) is None
         assert not list(Path(scratch).iterdir())
 
 
@@ -126,7 +126,7 @@ def test_a_list_that_names_anything_else_deletes_nothing(tmp_path: Path, name: o
     storage.save(0, {"a": (0, 1)}, b={"object": name, "size": 1, "mtime_ns": 1})
     before = dict(storage.files)
     with pytest.raises(ValueError, match=r"not a checkpoint file of trial t.*delete it by hand"):
-        tidied(storage, tmp_path, Stay.NOTHING)
+        tidied(storage, tmp_path, Retention.NOTHING)
     assert storage.files == before
 
 
@@ -137,14 +137,14 @@ def test_a_damaged_list_deletes_nothing(tmp_path: Path, content: object) -> None
     storage.write(1, content)
     before = dict(storage.files)
     with pytest.raises(ValueError, match=r"checkpoints/t/1.json is damaged"):
-        tidied(storage, tmp_path, Stay.NOTHING)
+        tidied(storage, tmp_path, Retention.NOTHING)
     assert storage.files == before
 
 
 def test_links_to_the_newest_entry_stay(tmp_path: Path) -> None:
     storage = Kept()
     storage.save(0, {"a": (0, 1), "b/x": (0, 2)}, latest={"link": "b"}, first={"link": "a"})
-    tidied(storage, tmp_path, Stay.NEWEST)
+    tidied(storage, tmp_path, Retention.NEWEST)
     assert set(json.loads(storage.files["checkpoints/t/0.json"])["files"]) == {"b/x", "latest"}
 
 

@@ -26,11 +26,11 @@ from nnilite.testing import eventually, fake_context
 from nnilite.testing.listener import Handler, Listener
 from nnilite_kubernetes import KubernetesConfig, KubernetesService
 from nnilite_kubernetes._api import JOBS, PODS, ApiError, Watch, connect
+from nnilite_kubernetes._informer import Informer
 from nnilite_kubernetes._judge import Judge
 from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
 from nnilite_kubernetes._memory import ClusterMemory
-from nnilite_kubernetes._mirror import Mirror
 from nnilite_kubernetes._opening import Opening
 from nnilite_kubernetes._plain_job import PlainJob
 from nnilite_kubernetes._role_records import RoleRecords
@@ -217,10 +217,10 @@ def test_a_fault_of_ours_in_what_a_watch_tells_does_not_end_the_watch(caplog):
         if len(heard) == 1:
             raise KeyError("a fault of this program")
 
-    mirror = Mirror(Watched(), PODS, "default", "", changed)
-    mirror.start()
+    informer = Informer(Watched(), PODS, "default", "", changed)
+    informer.start()
     eventually(lambda: "pod-2" in heard)
-    mirror.close()
+    informer.close()
     assert "a fault of this program" in caplog.text
 
 
@@ -234,11 +234,11 @@ def test_watches_that_end_at_once_are_begun_with_pauses(too_old):
             return Stoppable([])
 
     begun: list[float] = []
-    mirror = Mirror(Hasty(), PODS, "default", "", lambda content, gone: None)
+    informer = Informer(Hasty(), PODS, "default", "", lambda content, gone: None)
     start = time.monotonic()
-    mirror.start()
+    informer.start()
     eventually(lambda: len(begun) > 4)
-    mirror.close()
+    informer.close()
     assert begun[4] - start > 0.75
 
 
@@ -253,9 +253,9 @@ def test_a_pod_that_has_taken_the_name_of_another_while_nobody_watched_does_not_
             return {"items": lists.pop(0), "metadata": {"resourceVersion": "1"}}
 
     heard = []
-    mirror = Mirror(Relisted(), PODS, "default", "", lambda content, gone: heard.append((content, gone)))
-    mirror._list()
-    mirror._list()
+    informer = Informer(Relisted(), PODS, "default", "", lambda content, gone: heard.append((content, gone)))
+    informer._list()
+    informer._list()
     assert heard == [(first, False), (first, True), (second, False)]
 
 
@@ -264,13 +264,13 @@ def test_an_object_that_the_watch_has_seen_go_does_not_come_back_by_a_late_answe
         def select(self, resource, namespace, **query):
             return {"items": [], "metadata": {"resourceVersion": "10"}}
 
-    mirror = Mirror(Empty(), PODS, "default", "", lambda content, gone: None)
-    mirror._list()
+    informer = Informer(Empty(), PODS, "default", "", lambda content, gone: None)
+    informer._list()
     for version, known in (("9", False), ("11", True), ("none", True)):
         made = pod(name=f"of-{version}")
         made["metadata"]["resourceVersion"] = version
-        mirror.put(made)
-        assert (mirror.get(f"of-{version}") is not None) is known
+        informer.put(made)
+        assert (informer.get(f"of-{version}") is not None) is known
 
 
 class Silent(Handler):
@@ -459,7 +459,7 @@ def test_an_object_that_makes_no_sense_keeps_no_later_one_out(caplog):
         heard.append(content["metadata"]["name"])
 
     heard: list[str] = []
-    Mirror(Two(), PODS, "default", "", changed)._list()
+    Informer(Two(), PODS, "default", "", changed)._list()
     assert heard == ["good"]
     assert "a fault of this program" in caplog.text
 

@@ -275,8 +275,8 @@ async def test_a_look_at_a_keeper_that_leaves_while_the_service_closes_ends_befo
         return []
 
     async def close_server():
-        service._dismissals.add(folder, {})
-        service._dismissals.look_soon()
+        service._dismissed_keepers.add(folder, {})
+        service._dismissed_keepers.look_soon()
         monkeypatch.setattr(service._watch, "look_at_all", look_at_all)
 
     monkeypatch.setattr(service._server, "close", close_server)

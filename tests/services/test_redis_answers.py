@@ -14,7 +14,7 @@ from nnilite.codedir import CodePackage
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.services.slots import SlotTerms
 from nnilite_redis import RedisConfig
-from nnilite_redis._api import Pool, TakenJob
+from nnilite_redis._api import ClaimedJob, Pool
 from nnilite_redis._connection import RedisAddress
 from nnilite_redis._mail import Letter, Mailbox
 from nnilite_redis._session import Session
@@ -97,7 +97,7 @@ CALLS: dict[str, Callable[[Pool], Awaitable[object]]] = {
     "set_experiment": lambda pool: pool.set_experiment("e", True),
     "forget_experiment": lambda pool: pool.forget_experiment("e"),
     "take_job": lambda pool: pool.take_job("w", {"q": "e"}),
-    "keep": lambda pool: pool.keep(TakenJob("j", {}, "k", "1-0")),
+    "keep": lambda pool: pool.keep(ClaimedJob("j", {}, "k", "1-0")),
     "pending": lambda pool: pool.pending("w"),
     "beat": lambda pool: pool.beat("w", "b", {}, ["e"]),
     "sync": lambda pool: pool.sync("w", "b", [("j", "e", {})]),

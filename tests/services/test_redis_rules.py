@@ -15,16 +15,16 @@ import pytest
 from nnilite.service import Job, JobState
 from nnilite.services.slots import SlotTerms
 from nnilite_redis import RedisConfig
-from nnilite_redis._api import JobRecord, PoolShares, QueuePlace, TakenJob, WorkerRecord, _claim, _worker, claim_of
+from nnilite_redis._api import ClaimedJob, JobRecord, PoolShares, QueuePlace, WorkerRecord, _claim, _worker, claim_of
 from nnilite_redis._convert import (
     PoolView,
-    Wants,
+    Requirements,
     WorkerFacts,
     explain_wait,
-    find_wants,
+    find_requirements,
     find_whom_it_waits_for,
     ordinal,
-    read_wants,
+    read_requirements,
     read_worker_facts,
     status_of,
     task_of,
@@ -56,31 +56,31 @@ def job(**more) -> Job:
 @pytest.mark.parametrize(
     ("workers", "wants", "reason"),
     [
-        ([], Wants(), f"3rd in the queue; no worker has joined: start one with `{START}`"),
+        ([], Requirements(), f"3rd in the queue; no worker has joined: start one with `{START}`"),
         (
             [worker("silent")],
-            Wants(),
+            Requirements(),
             f"3rd in the queue; no worker has joined (1 that had joined no longer report): start one with `{START}`",
         ),
         (
             [worker("a", running=2), worker("b", running=2)],
-            Wants(),
+            Requirements(),
             "3rd in the queue; 2 workers, all 4 processors busy",
         ),
         (
             [worker("a"), worker("b", "gpu=a100", running=2)],
-            Wants(frozenset({"gpu=a100"})),
+            Requirements(frozenset({"gpu=a100"})),
             "3rd in the queue; 1 worker with the label gpu=a100, all 2 processors busy",
         ),
         (
             [worker("a", gpus=1)],
-            Wants(gpus=2),
+            Requirements(gpus=2),
             "3rd in the queue; none of 1 worker has 2 GPUs",
         ),
-        ([worker("a"), worker("b")], Wants(), "3rd in the queue; 2 of 2 workers can take a trial"),
+        ([worker("a"), worker("b")], Requirements(), "3rd in the queue; 2 of 2 workers can take a trial"),
         (
             [worker("a", state="draining")],
-            Wants(),
+            Requirements(),
             "3rd in the queue; all of 1 worker accept no more trials, since they are stopping",
         ),
     ],
@@ -96,7 +96,7 @@ def test_a_trial_that_lacks_but_a_slot_says_whom_it_waits_for():
     view = PoolView([worker("w")], places=places, shares=PoolShares(["d"], claims))
     whom = find_whom_it_waits_for("nni-c-1-0", "c", SlotTerms(1), view)
     assert whom == "waits for experiment a, whose priority 2 is higher"
-    assert explain_wait(1, Wants(), view, START, whom) == f"1st in the queue; {whom}"
+    assert explain_wait(1, Requirements(), view, START, whom) == f"1st in the queue; {whom}"
     assert find_whom_it_waits_for("nni-c-1-0", "c", SlotTerms(1, 3), view).endswith("1 of 1 (maxSlots) are taken, by d")
     assert find_whom_it_waits_for("nni-c-1-0", "c", SlotTerms(2, 3), view) == ""
     assert find_whom_it_waits_for("nni-c-1-0", "c", SlotTerms(), view) == ""
@@ -126,15 +126,15 @@ def test_places_are_numbers_that_people_say():
 
 
 def test_jobs_that_want_the_same_wait_in_one_queue_and_others_do_not():
-    same = find_wants(job(), CONFIG), find_wants(job(), CONFIG)
+    same = find_requirements(job(), CONFIG), find_requirements(job(), CONFIG)
     assert same[0].queue == same[1].queue
-    assert same[0].queue != find_wants(job(gpus=1), CONFIG).queue
-    assert read_wants(same[0].text) == same[0]
+    assert same[0].queue != find_requirements(job(gpus=1), CONFIG).queue
+    assert read_requirements(same[0].text) == same[0]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", '{"labels": 1}', '{"labels": [], "gpus": "x", "most": null}'])
 def test_a_queue_that_cannot_be_read_is_nobodys(text):
-    assert read_wants(text) is None
+    assert read_requirements(text) is None
 
 
 def test_hosts_are_the_workers_with_the_queue():
@@ -241,14 +241,14 @@ async def test_a_job_whose_lease_could_not_be_written_is_begun_at_a_later_look(
     monkeypatch.setattr(leases, "write_private", refuse)
     monkeypatch.setattr(leases.Leases, "see_to_guard", lambda self: None)
     monkeypatch.setattr(Intake, "prepare", lambda self, attempt: prepared.append(attempt.name))
-    taken = TakenJob("nni-Ex-Tr-0", task_of(job(), CONFIG, "code.tar.gz", "keeper-1"), "queue", "1")
+    taken = ClaimedJob("nni-Ex-Tr-0", task_of(job(), CONFIG, "code.tar.gz", "keeper-1"), "queue", "1")
 
-    async def pending(worker: str) -> list[TakenJob]:
+    async def pending(worker: str) -> list[ClaimedJob]:
         return [taken]
 
     kept: list[str] = []
 
-    async def keep(one: TakenJob) -> None:
+    async def keep(one: ClaimedJob) -> None:
         kept.append(one.job)
 
     parts = dict.fromkeys(("mail", "checkpoints", "gpus", "cache", "address"))

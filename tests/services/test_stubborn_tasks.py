@@ -15,7 +15,7 @@ from nnilite_local._second_keepers import SecondKeepers
 from nnilite_remote import _tunnel
 from nnilite_remote._host_checkpoints import HostCheckpoints
 from nnilite_slurm._arrays import JobArrays
-from nnilite_slurm._joiners import Joiners
+from nnilite_slurm._joining_jobs import JoiningJobs
 from waiting import others_turn
 
 ANY: Any = None
@@ -31,7 +31,7 @@ async def _swallow() -> None:
     ("owner", "tasks"),
     [
         (HostCheckpoints(Path()), "_moves"),
-        (Joiners(ANY, ANY, ANY), "_tasks"),
+        (JoiningJobs(ANY, ANY, ANY), "_tasks"),
         (JobArrays(ANY, "e", ANY, 1, ANY), "_tasks"),
         (SecondKeepers(ANY, ANY), "_tasks"),
         (Endings(ANY, ANY, "host"), "_tasks"),

@@ -13,14 +13,14 @@ import pytest
 
 from keeper_bench import TOKEN, until
 from nnilite._keeper import node_link
-from nnilite._keeper.node_link import AGENT, Caller, Guest, LinkBroken, NodeConnection
+from nnilite._keeper.node_link import AGENT, Caller, LinkBroken, NodeConnection, PendingConnection
 
 
 @pytest.fixture
-def guest() -> Iterator[tuple[Guest, socket.socket]]:
+def pending() -> Iterator[tuple[PendingConnection, socket.socket]]:
     """A connection that has still to prove itself, and the socket at its other end."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as stranger:
-        found = Guest(server.accept()[0], TOKEN)
+        found = PendingConnection(server.accept()[0], TOKEN)
         yield found, stranger
         found.line.close()
 
@@ -38,18 +38,18 @@ def guest() -> Iterator[tuple[Guest, socket.socket]]:
     ],
 )
 def test_a_stranger_who_connects_to_the_first_node_is_sent_away(
-    guest: tuple[Guest, socket.socket], answer: Any
+    pending: tuple[PendingConnection, socket.socket], answer: Any
 ) -> None:
-    found, stranger = guest
+    found, stranger = pending
     stranger.sendall(json.dumps(answer).encode() + b"\n")
     with pytest.raises(LinkBroken, match=r"a stranger|not an object"):
         until(found.proven)
 
 
 def test_a_stranger_who_never_ends_a_line_is_sent_away_after_some_kilobytes(
-    guest: tuple[Guest, socket.socket],
+    pending: tuple[PendingConnection, socket.socket],
 ) -> None:
-    found, stranger = guest
+    found, stranger = pending
     stranger.sendall(b"x" * 10_000)
     with pytest.raises(LinkBroken, match="too long"):
         until(found.proven)
@@ -64,12 +64,12 @@ class Between:
         caller.call()
         self.to_node = stack.enter_context(servers[0].accept()[0])
         self.to_first = stack.enter_context(socket.create_connection(servers[1].getsockname()))
-        guest = Guest(servers[1].accept()[0], TOKEN)
-        self.first = guest.line
+        pending = PendingConnection(servers[1].accept()[0], TOKEN)
+        self.first = pending.line
         stack.callback(self.first.close)
         self.pass_on(self.to_first, self.to_node)
         self.pass_on(self.to_node, self.to_first)
-        assert until(guest.proven) == (1, "run")
+        assert until(pending.proven) == (1, "run")
         self.pass_on(self.to_first, self.to_node)
         self.node: NodeConnection = until(caller.accept)
         stack.callback(self.node.close)
@@ -122,10 +122,10 @@ def test_a_stranger_who_listens_on_an_earlier_port_does_not_keep_a_node_from_the
         with stranger.accept()[0] as connection:
             connection.sendall(said)
             connection.shutdown(socket.SHUT_WR)
-            guest = Guest(server.accept()[0], TOKEN)
-        assert until(guest.proven) == (1, "run")
+            pending = PendingConnection(server.accept()[0], TOKEN)
+        assert until(pending.proven) == (1, "run")
         until(caller.accept).close()
-        guest.line.close()
+        pending.line.close()
 
 
 def test_a_stranger_who_answers_a_letter_at_a_time_holds_a_node_up_for_some_seconds_only(
@@ -144,18 +144,18 @@ def test_a_stranger_who_answers_a_letter_at_a_time_holds_a_node_up_for_some_seco
             monkeypatch.undo()
             over.set()
             drip.join()
-        guest = meet(first, server)
+        pending = meet(first, server)
         until(caller.accept).close()
-        guest.line.close()
+        pending.line.close()
 
 
-def meet(connection: socket.socket, server: socket.socket) -> Guest:
-    """The guest that proves itself; where a busy machine takes too long, the node calls again."""
+def meet(connection: socket.socket, server: socket.socket) -> PendingConnection:
+    """The connection that proves itself; where a busy machine takes too long, the node calls again."""
     while True:
         try:
-            guest = Guest(connection, TOKEN)
-            assert until(guest.proven) == (1, "run")
-            return guest
+            pending = PendingConnection(connection, TOKEN)
+            assert until(pending.proven) == (1, "run")
+            return pending
         except LinkBroken:
             connection.close()
             connection = server.accept()[0]
@@ -174,18 +174,20 @@ def test_a_node_that_calls_again_before_it_takes_its_connection_makes_no_second_
     with socket.create_server(("127.0.0.1", 0)) as server:
         caller = Caller([server.getsockname()], TOKEN, 1, "run", made.set)
         caller.call()
-        guest = Guest(server.accept()[0], TOKEN)
-        assert until(guest.proven) == (1, "run")
+        pending = PendingConnection(server.accept()[0], TOKEN)
+        assert until(pending.proven) == (1, "run")
         assert made.wait(20)
         until(lambda: set(threading.enumerate()) <= before)
         caller.call()
         assert set(threading.enumerate()) <= before
         until(caller.accept).close()
-        guest.line.close()
+        pending.line.close()
 
 
-def test_the_last_messages_before_a_connection_is_closed_are_read(guest: tuple[Guest, socket.socket]) -> None:
-    found, stranger = guest
+def test_the_last_messages_before_a_connection_is_closed_are_read(
+    pending: tuple[PendingConnection, socket.socket],
+) -> None:
+    found, stranger = pending
     assert stranger.recv(1000)  # a socket that is closed with something unread drops what it has sent
     stranger.sendall(b'{"leaving": "no GPU"}\n')
     stranger.close()
@@ -197,19 +199,19 @@ def test_the_last_messages_before_a_connection_is_closed_are_read(guest: tuple[G
 def test_strangers_who_connect_all_the_time_do_not_close_each_connection_in_its_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(node_link, "_MAX_GUESTS", 4)
+    monkeypatch.setattr(node_link, "_MAX_PENDING", 4)
     monkeypatch.setattr(node_link.os, "urandom", lambda count: b"\1" * count)
-    guests: list[Guest] = []
+    connections: list[PendingConnection] = []
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         server.setblocking(False)
         stack.enter_context(socket.create_connection(server.getsockname()))
-        node_link.accept(server, guests, TOKEN)
-        node = guests[0]
+        node_link.accept(server, connections, TOKEN)
+        node = connections[0]
         for _ in range(10):
             stack.enter_context(socket.create_connection(server.getsockname()))
-            node_link.accept(server, guests, TOKEN)
-        assert len(guests) == 4
-        assert guests[0] is node
-        for guest in guests:
-            guest.line.close()
+            node_link.accept(server, connections, TOKEN)
+        assert len(connections) == 4
+        assert connections[0] is node
+        for pending in connections:
+            pending.line.close()

@@ -15,7 +15,7 @@ from nnilite._cli.nnictl import run as nnictl
 from nnilite._experiments import registry
 from nnilite._running import offline, optuna_export
 from nnilite.errors import Conflict, NotFound
-from nnilite.plot.optuna_study import Ran, study_of
+from nnilite.plot.optuna_study import PlottedTrial, study_of
 from nnilite.records import Trial, TrialState
 from nnilite.search import SearchResult
 
@@ -87,10 +87,10 @@ def test_trials_that_were_stopped_or_still_run_or_are_odd_are_there_too() -> Non
     space = {"x": {"_type": "uniform", "_value": [0, 1]}}
     made = {"parameters": {"x": 0.5, "TRIAL_BUDGET": 3}, "created": 1.0, "started": 2.0}
     trials = [
-        Ran(Trial("a", 0, state=TrialState.EARLY_STOPPED, ended=3.0, **made), (0.1, 0.7, "poor")),
-        Ran(Trial("b", 1, state=TrialState.RUNNING, **made)),
-        Ran(Trial("c", 2, state=TrialState.SUCCEEDED, value="none", ended=3.0, **made)),
-        Ran(Trial("d", 3, {"y": 1}, state=TrialState.SUCCEEDED, value={"default": 2}, started=2.0, ended=3.0)),
+        PlottedTrial(Trial("a", 0, state=TrialState.EARLY_STOPPED, ended=3.0, **made), (0.1, 0.7, "poor")),
+        PlottedTrial(Trial("b", 1, state=TrialState.RUNNING, **made)),
+        PlottedTrial(Trial("c", 2, state=TrialState.SUCCEEDED, value="none", ended=3.0, **made)),
+        PlottedTrial(Trial("d", 3, {"y": 1}, state=TrialState.SUCCEEDED, value={"default": 2}, started=2.0, ended=3.0)),
     ]
     study = study_of("it's", space, {"default": "maximize"}, trials)
     assert [trial.state.name for trial in study.trials] == ["PRUNED", "RUNNING", "FAIL", "COMPLETE"]

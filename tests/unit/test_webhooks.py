@@ -15,7 +15,7 @@ from standardwebhooks.webhooks import Webhook
 
 from nnilite._engine import messages
 from nnilite._store.writer import Store
-from nnilite._webhooks.__main__ import Teller
+from nnilite._webhooks.__main__ import WebhookSender
 from nnilite._webhooks.news import NewsReader
 from nnilite.config import WebhookConfig, from_dict, load
 from nnilite.errors import ConfigError
@@ -69,12 +69,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @contextlib.contextmanager
-def teller(store: Store, inbox: Inbox, **fields: Any) -> Iterator[Teller]:
+def teller(store: Store, inbox: Inbox, **fields: Any) -> Iterator[WebhookSender]:
     """What one process does; the position stays."""
     hook = WebhookConfig(SecretText(f"{inbox.listener.url}/services/T0KEN?sig=a%2Bb"), **fields)
     news = NewsReader(store.path, "abcd", "digits", True)
     with contextlib.closing(news):
-        yield Teller(hook, news, store.path.with_name("0.json"), "webhook 1")
+        yield WebhookSender(hook, news, store.path.with_name("0.json"), "webhook 1")
 
 
 def trial(number: int, value: Json = None, reason: str = "", violates: str = "") -> messages.SaveTrial:

@@ -30,7 +30,7 @@ from nnilite_determined._context import delivered, hide_contents, make_model_def
 from nnilite_determined._convert import PAUSED_LABEL, expconf, label, request, slots
 from nnilite_determined._slot_nodes import check_nodes, place_nodes
 from nnilite_determined._status import DELETED, PAUSED, Experiment, in_queue
-from nnilite_determined._watch import DeterminedPatience, DeterminedSurroundings, DeterminedWatch
+from nnilite_determined._watch import DeterminedPatience, DeterminedWatch, DeterminedWatchNeeds
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
             self._queue = (time.monotonic(), known)
 
     def watch(self, api: DeterminedApi, handle: Handle) -> DeterminedWatch:
-        around = DeterminedSurroundings(self.config.master, lambda job: self._queue[1].get(job, ""), self._paused)
+        around = DeterminedWatchNeeds(self.config.master, lambda job: self._queue[1].get(job, ""), self._paused)
         return DeterminedWatch(api, handle, around, self.patience)
 
     # ------------------------------------------------------------ the end

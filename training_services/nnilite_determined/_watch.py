@@ -29,7 +29,7 @@ class DeterminedPatience(Patience):
 
 
 @dataclass(frozen=True)
-class DeterminedSurroundings:
+class DeterminedWatchNeeds:
     """What a watch has from its service."""
 
     master: str
@@ -45,7 +45,7 @@ class DeterminedWatch(JobWatch[Experiment]):
     platform: ClassVar[str] = "Determined"
     log: DeterminedLog
 
-    def __init__(self, api: DeterminedApi, handle: Handle, around: DeterminedSurroundings, patience: Patience) -> None:
+    def __init__(self, api: DeterminedApi, handle: Handle, around: DeterminedWatchNeeds, patience: Patience) -> None:
         self._number = int(handle["id"])
         super().__init__(handle, DeterminedLog(api, self._number), patience)
         self._api = api

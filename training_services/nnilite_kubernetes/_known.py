@@ -14,9 +14,9 @@ from nnilite.records import Json
 from nnilite.service import Job
 from nnilite_kubernetes import _manifest as manifests
 from nnilite_kubernetes._api import PODS, Cluster
+from nnilite_kubernetes._informer import Informer
 from nnilite_kubernetes._kind import OperatorKind
 from nnilite_kubernetes._memory import ClusterMemory
-from nnilite_kubernetes._mirror import Mirror
 from nnilite_kubernetes._status import Facts, find_role, is_canceled
 
 _FORGOTTEN = 1000
@@ -33,8 +33,8 @@ class KnownJobs:
         self.kind = kind
         self.namespace = namespace
         self._selector = selector
-        self._objects: Mirror | None = None
-        self._pods: Mirror | None = None
+        self._objects: Informer | None = None
+        self._pods: Informer | None = None
         self._memories: dict[tuple[str, str], ClusterMemory] = {}  # by the names and uids of the jobs' objects
         self._forgotten: deque[tuple[str, str]] = deque(maxlen=_FORGOTTEN)  # one watch may be late for them
         self.lock = threading.Lock()
@@ -42,21 +42,21 @@ class KnownJobs:
     def start(self, object_changed: Changed, pod_changed: Changed) -> None:
         """Start to watch. Raises: ApiError if a list is refused."""
         place = (self.namespace, self._selector)
-        self._objects = Mirror(self.cluster, self.kind.resource, *place, object_changed)
-        self._pods = Mirror(self.cluster, PODS, *place, pod_changed)
+        self._objects = Informer(self.cluster, self.kind.resource, *place, object_changed)
+        self._pods = Informer(self.cluster, PODS, *place, pod_changed)
         self._objects.start()
         self._pods.start()
 
     def close(self) -> None:
         """Stop watching."""
-        for mirror in (self._objects, self._pods):
-            if mirror is not None:
-                mirror.close()
+        for informer in (self._objects, self._pods):
+            if informer is not None:
+                informer.close()
 
     def check_fresh(self, silence_s: float) -> None:
         """Check that the server has answered recently. Raises: ServiceError."""
-        mirrors = [mirror for mirror in (self._objects, self._pods) if mirror is not None]
-        stale = max(mirrors, key=lambda mirror: mirror.age_s)
+        informers = [informer for informer in (self._objects, self._pods) if informer is not None]
+        stale = max(informers, key=lambda informer: informer.age_s)
         if stale.age_s > silence_s:
             what = f"has refused to list {stale.plural}" if stale.refused else "has not answered"
             raise ServiceError(f"the cluster {what} for {stale.age_s:.0f} s: {stale.trouble}")

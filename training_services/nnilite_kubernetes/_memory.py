@@ -21,7 +21,7 @@ class Note:
 
 @dataclass
 class ClusterMemory:
-    """What is known about a job beyond what the mirrors have now."""
+    """What is known about a job beyond what the informers have now."""
 
     end: JobStatus | None = None  # the object may go, this stays
     reporter: Json | None = None  # the latest reporting pod that has ended

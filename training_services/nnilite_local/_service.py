@@ -38,7 +38,7 @@ from nnilite.services.worker_side import FolderLooks, HostMeter, SlowFolder, sta
 from nnilite.units import HIDDEN
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._config import IGNORED, LocalConfig, check_launcher, find_missing
-from nnilite_local._dismissals import Dismissals, tidy
+from nnilite_local._dismissed_keepers import DismissedKeepers, tidy
 from nnilite_local._endings import Endings
 from nnilite_local._fork_server_client import ForkServerClient
 from nnilite_local._gpus import GpuAllocator, make_gpu_rules
@@ -98,7 +98,7 @@ class LocalService(TrainingService):
         self._at_work: set[str] = set()  # names of jobs that run, by what is known of them
         self._just_left: set[str] = set()  # jobs whose keepers have left just now, and whose ends may not be known yet
         self._removed: set[str] = set()  # jobs that nobody needs to look at when their keepers leave
-        self._dismissals = Dismissals(self._watch, self._keepers, self._second_keepers)
+        self._dismissed_keepers = DismissedKeepers(self._watch, self._keepers, self._second_keepers)
 
     async def open(self) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -261,9 +261,9 @@ class LocalService(TrainingService):
             self._keepers.terminate_later(folder, handle)
         else:
             await self._keepers.try_to_terminate(folder, handle)
-        self._dismissals.add(folder, handle)
+        self._dismissed_keepers.add(folder, handle)
         if not self._keepers.works_at(job):  # else the server will tell when it has left
-            await self._dismissals.tidy_up()
+            await self._dismissed_keepers.tidy_up()
         # Should that keeper be killed now, what it leaves is delivered by its specification. Until it has left, that
         # stays: also where the keeper could not write down the end, and is about to leave.
         if at_work and not ended:
@@ -282,11 +282,11 @@ class LocalService(TrainingService):
 
     async def close(self) -> None:
         left = await self._endings.close()
-        await self._dismissals.close()
+        await self._dismissed_keepers.close()
         self._gpus.close()
         await self._second_keepers.close()
         await self._server.close()
-        await self._dismissals.wait_for_looks()  # the server tells of keepers that leave until it is closed
+        await self._dismissed_keepers.wait_for_looks()  # the server tells of keepers that leave until it is closed
         if left:
             raise ServiceError("; ".join(left))
 
@@ -360,7 +360,7 @@ class LocalService(TrainingService):
         """
         if job in self._removed:
             self._removed.discard(job)
-            self._dismissals.look_soon()
+            self._dismissed_keepers.look_soon()
             return
         if delivered:
             return

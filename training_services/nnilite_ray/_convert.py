@@ -224,7 +224,7 @@ def was_lost(job: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True)
-class LogWord:
+class LoggedEnd:
     """What the log of an ended job says."""
 
     exited: Exited | None = None
@@ -234,7 +234,7 @@ class LogWord:
     """Whether the log could be read."""
 
 
-def end_of(job: Mapping[str, Any], word: LogWord, asked: bool) -> JobStatus:
+def end_of(job: Mapping[str, Any], word: LoggedEnd, asked: bool) -> JobStatus:
     """Return how a job has ended. `asked`: whether nnilite has asked for the end."""
     exited, started = word.exited, word.started
     host, ended = find_host(job), seconds(job.get("end_time"))

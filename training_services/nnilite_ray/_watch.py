@@ -176,7 +176,7 @@ class RayWatch(JobWatch[Found]):
         return self.end(job, self.log.exited)
 
     def end(self, job: Found, word: Exited | None) -> JobStatus:
-        return convert.end_of(job, convert.LogWord(word, self.log.started, not self.log.is_gone), self.canceled)
+        return convert.end_of(job, convert.LoggedEnd(word, self.log.started, not self.log.is_gone), self.canceled)
 
     async def _ends_still(self) -> bool:
         """Return whether the job that ended this one is still running."""

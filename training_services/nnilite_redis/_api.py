@@ -86,7 +86,7 @@ class WorkerRecord:
 
 
 @dataclass(frozen=True)
-class TakenJob:
+class ClaimedJob:
     """A job that a worker has got, and where its entry is."""
 
     job: str
@@ -105,7 +105,7 @@ class Synced:
     waits: bool  # its slot has run out, and it must stand still until it has one again
 
 
-class Settling(ServiceError):
+class ServerStarting(ServiceError):
     """The server has just started: jobs cannot be taken yet."""
 
 
@@ -257,8 +257,8 @@ class Pool:
 
     # ------------------------------------------------------------ what workers do
 
-    async def take_job(self, worker: str, queues: Mapping[str, str]) -> TakenJob | None:
-        """Take the first job of these queues, which then belongs to this worker. Raises: Settling.
+    async def take_job(self, worker: str, queues: Mapping[str, str]) -> ClaimedJob | None:
+        """Take the first job of these queues, which then belongs to this worker. Raises: ServerStarting.
 
         `queues`: the experiment of each. A first job without a slot waits for one from now on; no job behind it gets a
         slot, as long as it is asked for at least every RENEWED_S.
@@ -268,13 +268,13 @@ class Pool:
         with self.asking():
             found = await self._run(scripts.TAKE, keys, worker, *words, *queues.values())
             if found[0] == b"settling":
-                raise Settling(f"Redis at {self.address.title} has just started")
+                raise ServerStarting(f"Redis at {self.address.title} has just started")
             if found[0] != b"taken":
                 return None
             _, job, task, queue_key, entry = found
-            return TakenJob(_text(job), _mapping(task), _text(queue_key), _text(entry))
+            return ClaimedJob(_text(job), _mapping(task), _text(queue_key), _text(entry))
 
-    async def keep(self, taken: TakenJob) -> None:
+    async def keep(self, taken: ClaimedJob) -> None:
         """Confirm that the job is on the worker's disk.
 
         Its entry, and its specification with the secret in it, can go.
@@ -286,17 +286,17 @@ class Pool:
                 pipe.xdel(taken.queue_key, taken.entry)
                 await pipe.execute()
 
-    async def pending(self, worker: str) -> list[TakenJob]:
+    async def pending(self, worker: str) -> list[ClaimedJob]:
         """Return jobs that this worker was given without knowing it: the answer was lost on its way."""
         keys = [self.keys.queue(name) for name in await self.queues()]
-        found: list[TakenJob] = []
+        found: list[ClaimedJob] = []
         for key in keys:
             with self.asking():
                 for entry, fields in await _read_given(self.client, worker, key):
                     job = _text((fields or {}).get(b"job"))
                     owner, task = await self.client.hmget(self.keys.job(job), ("worker", "task"))
                     mine = task is not None and _text(owner) == worker
-                    found.append(TakenJob(job, _mapping(task) if mine else {}, key, _text(entry)))
+                    found.append(ClaimedJob(job, _mapping(task) if mine else {}, key, _text(entry)))
         return found
 
     async def beat(self, worker: str, beat: str, facts: Json, experiments: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -29,7 +29,7 @@ UP, DRAINING, UNHEALTHY = "up", "draining", "unhealthy"
 
 
 @dataclass(frozen=True)
-class Wants:
+class Requirements:
     """What a job requires of its worker. Jobs of an experiment with the same requirements wait in one queue."""
 
     labels: frozenset[str] = frozenset()
@@ -49,23 +49,23 @@ class Wants:
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
 
-def read_wants(text: str) -> Wants | None:
+def read_requirements(text: str) -> Requirements | None:
     """Return what a queue's jobs require; None if that cannot be read."""
     try:
         known = json.loads(text)
         most = known["most"]
         labels = frozenset(str(label) for label in known["labels"])
-        return Wants(labels, int(known["gpus"]), None if most is None else int(most), str(known["experiment"]))
+        return Requirements(labels, int(known["gpus"]), None if most is None else int(most), str(known["experiment"]))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
 
-def find_wants(job: Job, config: RedisConfig) -> Wants:
+def find_requirements(job: Job, config: RedisConfig) -> Requirements:
     """Return what a job requires by its experiment's settings and its own parameters."""
     here = [make_host_label(socket.gethostname())] if config.worker_mode == "singlenode" else []
     asked = frozenset((*config.worker_labels, *here, *job.labels))
     most = config.worker_processors
-    return Wants(asked, job.gpus or 0, most, job.experiment)
+    return Requirements(asked, job.gpus or 0, most, job.experiment)
 
 
 def make_host_label(host: str) -> str:
@@ -129,9 +129,9 @@ class WorkerFacts:
     state: str = UP  # or DRAINING
     trouble: str = ""
 
-    def suits(self, wants: Wants) -> bool:
+    def suits(self, required: Requirements) -> bool:
         """Return whether the worker could ever run such a job."""
-        return wants.labels <= self.labels and wants.gpus <= self.gpus
+        return required.labels <= self.labels and required.gpus <= self.gpus
 
     @property
     def free(self) -> bool:
@@ -228,7 +228,7 @@ def find_whom_it_waits_for(job: str, experiment: str, terms: SlotTerms, view: Po
     return reason_to_wait(mine, others, view.shares.holders, terms.limit, "this pool")
 
 
-def explain_wait(number: int, wants: Wants, view: PoolView, start: str, whom: str = "") -> str:
+def explain_wait(number: int, required: Requirements, view: PoolView, start: str, whom: str = "") -> str:
     """Return why a job waits, and what would help.
 
     `start`: the command with which a worker joins. `whom`: see `find_whom_it_waits_for`.
@@ -238,15 +238,15 @@ def explain_wait(number: int, wants: Wants, view: PoolView, start: str, whom: st
     if not well:
         silent = f" ({len(view.workers)} that had joined no longer report)" if view.workers else ""
         return f"{place}; no worker has joined{silent}: start one with `{start}`"
-    able = [worker for worker in well if worker.suits(wants)]
+    able = [worker for worker in well if worker.suits(required)]
     if not able:
-        return f"{place}; none of {_workers(len(well))} has {_wanted(wants)}"
+        return f"{place}; none of {_workers(len(well))} has {_wanted(required)}"
     free = [worker for worker in able if worker.free]
-    with_what = f" with {_wanted(wants)}" if wants.labels or wants.gpus else ""
+    with_what = f" with {_wanted(required)}" if required.labels or required.gpus else ""
     if free and whom:
         return f"{place}; {whom}"
     if free:
-        limit = f"; workerProcessors is {wants.most}" if wants.most is not None else ""
+        limit = f"; workerProcessors is {required.most}" if required.most is not None else ""
         return f"{place}; {len(free)} of {_workers(len(able))}{with_what} can take a trial{limit}"
     draining = [worker for worker in able if worker.state == DRAINING]
     state = "drain" if len(draining) == len(able) else "busy"
@@ -260,9 +260,9 @@ def _workers(number: int) -> str:
     return f"{number} worker" + ("" if number == 1 else "s")
 
 
-def _wanted(wants: Wants) -> str:
-    labels = [f"the label {label}" for label in sorted(wants.labels)]
-    gpus = [f"{wants.gpus} GPU{'' if wants.gpus == 1 else 's'}"] if wants.gpus else []
+def _wanted(required: Requirements) -> str:
+    labels = [f"the label {label}" for label in sorted(required.labels)]
+    gpus = [f"{required.gpus} GPU{'' if required.gpus == 1 else 's'}"] if required.gpus else []
     return " and ".join([*labels, *gpus])
 
 

@@ -22,7 +22,7 @@ from nnilite.services.slots import SlotTerms
 from nnilite.units import HIDDEN
 from nnilite_redis._api import Pool
 from nnilite_redis._config import IGNORED, RedisConfig, check_label
-from nnilite_redis._convert import CANCELED_IN_QUEUE, find_wants, task_of
+from nnilite_redis._convert import CANCELED_IN_QUEUE, find_requirements, task_of
 from nnilite_redis._keys import name_worker_party
 from nnilite_redis._mail import Letter
 from nnilite_redis._session import Session, reach_files
@@ -99,8 +99,8 @@ class RedisService(TrainingService):
     def describe(self, job: Job) -> Json:
         """Return the job's record in Redis, without secrets, and what it requires of its worker."""
         task = task_of(job, self.config, "the code package", "the trial keeper")
-        wants = find_wants(job, self.config)
-        asked = {"labels": sorted(wants.labels), "gpus": wants.gpus}
+        required = find_requirements(job, self.config)
+        asked = {"labels": sorted(required.labels), "gpus": required.gpus}
         spec = {**task["spec"], "token": HIDDEN}
         place = {"server": self.config.address.title, "key": f"{self.config.prefix}:job:{job.name}"}
         return {"name": job.name, "redis": place, "worker": asked, **task, "spec": spec}

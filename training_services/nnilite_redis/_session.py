@@ -15,7 +15,7 @@ from nnilite.services.task_ends import end_tasks
 from nnilite_redis import _relay
 from nnilite_redis._api import Pool
 from nnilite_redis._config import RedisConfig
-from nnilite_redis._convert import describe_files, find_wants, task_of
+from nnilite_redis._convert import describe_files, find_requirements, task_of
 from nnilite_redis._file_store import Files, files_of, name_of
 from nnilite_redis._keys import name_manager_party
 from nnilite_redis._mail import Letter, Mailbox
@@ -84,9 +84,9 @@ class Session:
 
     async def queue(self, job: Job) -> None:
         """Put a job into its queue, unless it is known. Raises: ServiceError."""
-        wants = find_wants(job, self._config)
+        required = find_requirements(job, self._config)
         task = task_of(job, self._config, self._package.archive.name, self._keeper)
-        await self.pool.submit(job.name, job.experiment, task, wants.queue, wants.text)
+        await self.pool.submit(job.name, job.experiment, task, required.queue, required.text)
 
     async def _serve(self, letter: Letter) -> Letter | None:
         """Answer the requests of workers."""

@@ -14,9 +14,9 @@ from nnilite_redis._config import RedisConfig
 from nnilite_redis._convert import (
     QUIET_S,
     PoolView,
-    Wants,
+    Requirements,
     explain_wait,
-    find_wants,
+    find_requirements,
     find_whom_it_waits_for,
     judge_silent,
     read_worker_facts,
@@ -141,9 +141,11 @@ class PoolWatch:
         elif self._silence.measure(name, "not in the queue") > _REAPPEAR_S:
             return await self._queue_anew(name)
         job = self._jobs.get(name)
-        wants = find_wants(job, self._config) if job else Wants(frozenset(self._config.worker_labels))
+        required = find_requirements(job, self._config) if job else Requirements(frozenset(self._config.worker_labels))
         whom = find_whom_it_waits_for(name, self._experiment, self.terms, self._view)
-        return JobStatus(JobState.WAITING, explain_wait(number, wants, self._view, start_command(self._config), whom))
+        return JobStatus(
+            JobState.WAITING, explain_wait(number, required, self._view, start_command(self._config), whom)
+        )
 
     async def _forgotten(self, name: str) -> JobStatus:
         """Return the status of a job that Redis does not know: a worker may have it, and then reports it."""

@@ -179,7 +179,7 @@ class SlurmApi(SchedulerApi):
             raise ServiceError(f"sbatch: {answer.reason}")
         return answer.text.strip().partition(";")[0]
 
-    async def end_joiners(self, name: str, only_waiting: bool = False) -> None:
+    async def end_joining_jobs(self, name: str, only_waiting: bool = False) -> None:
         """End all jobs of this name. Raises: ServiceError."""
         which = "--state=PENDING" if only_waiting else ""
         answer = await self.host.run('timeout 15 scancel ${1:+"$1"} --name="$2" </dev/null', which, name)

@@ -19,7 +19,7 @@ from nnilite.services.node_places import ELASTIC_LAUNCHERS, LAUNCHERS, nodes_of_
 from nnilite_slurm._api import SlurmApi
 from nnilite_slurm._arrays import JobArrays, make_array_name
 from nnilite_slurm._config import IGNORED, SlurmConfig
-from nnilite_slurm._joiners import Joiners, lost_first_node, name_joiners
+from nnilite_slurm._joining_jobs import JoiningJobs, lost_first_node, name_joining_jobs
 from nnilite_slurm._listing import NAMELESS
 from nnilite_slurm._script import COUNT_NODES, FIRST_NODE, TrialScripts
 
@@ -38,7 +38,7 @@ class SlurmService(QueueService[SlurmApi]):
     def __init__(self, name: str, config: SlurmConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context)
         self._arrays: JobArrays | None = None
-        self._joiners: Joiners | None = None
+        self._joining_jobs: JoiningJobs | None = None
         self._scripts = TrialScripts(config, context)
 
     def connect(self) -> SlurmApi:
@@ -50,17 +50,17 @@ class SlurmService(QueueService[SlurmApi]):
         size = self.config.job_array_size
         self._arrays = JobArrays(self.api, self.context.experiment, self._scripts.task, size, self.context.wake)
         nodes = self._scripts.nodes
-        self._joiners = (
-            Joiners(self.api, nodes, self._scripts.joiner) if nodes is not None and nodes.is_elastic else None
+        self._joining_jobs = (
+            JoiningJobs(self.api, nodes, self._scripts.joiner) if nodes is not None and nodes.is_elastic else None
         )
 
     async def close(self) -> None:
         arrays, self._arrays = self._arrays, None
         if arrays is not None:
             await arrays.close()
-        joiners, self._joiners = self._joiners, None
-        if joiners is not None:
-            await joiners.close()
+        joining, self._joining_jobs = self._joining_jobs, None
+        if joining is not None:
+            await joining.close()
         await super().close()
 
     async def _checked(self, api: SlurmApi) -> None:
@@ -82,35 +82,35 @@ class SlurmService(QueueService[SlurmApi]):
         try:
             return await super().submit(_on_its_nodes(job))
         except NoCapacity:
-            if self._joiners is not None:
-                self._joiners.give_way()
+            if self._joining_jobs is not None:
+                self._joining_jobs.give_way()
             raise
 
     def describe(self, job: Job) -> dict[str, Json]:
         facts = super().describe(_on_its_nodes(job))
         if nodes_of_job(job).is_elastic:
-            facts["joinerScript"] = self._scripts.joiner(name_joiners(job.name), job.gpus)
+            facts["joinerScript"] = self._scripts.joiner(name_joining_jobs(job.name), job.gpus)
         return facts
 
     # ------------------------------------------------------------ nodes that come and go
 
     async def poll(self, handles: Sequence[Handle]) -> list[JobStatus]:
         statuses = await super().poll(handles)
-        if self._joiners is not None:
+        if self._joining_jobs is not None:
             listed, running = self._jobs.listed, []
             for handle, status in zip(handles, statuses, strict=True):
                 watch = self._jobs.watch(handle)
                 if status.state is JobState.RUNNING and not watch.canceled and watch.id in listed:
                     running.append((handle, listed[watch.id]))
-            self._joiners.look_after(running, statuses, listed)
+            self._joining_jobs.look_after(running, statuses, listed)
         return statuses
 
     async def take_node(self, handle: Handle) -> None:
-        if self._joiners is None:
+        if self._joining_jobs is None:
             await super().take_node(handle)
         else:
             listed = self._jobs.listed
-            await self._joiners.take_node(handle, listed.get(self._jobs.watch(handle).id), listed)
+            await self._joining_jobs.take_node(handle, listed.get(self._jobs.watch(handle).id), listed)
 
     # ------------------------------------------------------------ job arrays
 
@@ -124,7 +124,7 @@ class SlurmService(QueueService[SlurmApi]):
     def _status(
         self, watch: QueueWatch, handle: Handle, job: QueuedJob | None, other_names: Collection[str] = (NAMELESS,)
     ) -> JobStatus:
-        lost = lost_first_node(job) if self._joiners is not None else ""
+        lost = lost_first_node(job) if self._joining_jobs is not None else ""
         if lost and watch.exited is None:
             return JobStatus(JobState.LOST, f"Slurm has lost {lost}, the first node of the job", host=lost)
         if watch.id or not watch.signs or watch.canceled:
@@ -139,14 +139,14 @@ class SlurmService(QueueService[SlurmApi]):
         if self._arrays is not None and not watch.id:
             self._arrays.forget(_task(watch.folder))
         await super().cancel(handle)
-        if self._joiners is not None:  # those that run are ended by the first node
-            await self._joiners.end(str(handle["job"]), only_waiting=True)
+        if self._joining_jobs is not None:  # those that run are ended by the first node
+            await self._joining_jobs.end(str(handle["job"]), only_waiting=True)
 
     async def remove(self, handle: Handle) -> None:
         if self._arrays is not None:
             self._arrays.forget(_task(str(handle["folder"])))
-        if self._joiners is not None:
-            await self._joiners.end(str(handle["job"]))
+        if self._joining_jobs is not None:
+            await self._joining_jobs.end(str(handle["job"]))
         await super().remove(handle)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite_kubernetes._api import ApiError, Resource, connect
-from nnilite_kubernetes._mirror import Mirror
+from nnilite_kubernetes._informer import Informer
 
 Key = tuple[str, str, str]  # group, version, plural
 
@@ -74,7 +74,7 @@ class Api:
         self.cluster = connect(str(kubeconfig), None)
         # For controllers, a node and a test; the plugin needs few.
         self.cluster._way.pool.connection_pool_kw["maxsize"] = 50
-        self._followed: dict[tuple[Key, str], tuple[Mirror, list[Callable[[], object]]]] = {}
+        self._followed: dict[tuple[Key, str], tuple[Informer, list[Callable[[], object]]]] = {}
 
     def close(self) -> None:
         self.cluster.close()
@@ -118,19 +118,19 @@ class Api:
             raise
         return True
 
-    def follow(self, key: Key, namespace: str, changed: Callable[[], object]) -> Mirror:
+    def follow(self, key: Key, namespace: str, changed: Callable[[], object]) -> Informer:
         """A copy of all objects of a kind, which is kept up to date; `changed` is called when they do.
 
         Controllers and nodes follow the same kinds: who follows one as well gets the same copy.
         """
         if (key, namespace) not in self._followed:
             listeners: list[Callable[[], object]] = []
-            mirror = Mirror(self.cluster, resource(key), namespace, "", lambda content, gone: _call_all(listeners))
-            self._followed[key, namespace] = mirror, listeners
-            mirror.start()
-        mirror, listeners = self._followed[key, namespace]
+            informer = Informer(self.cluster, resource(key), namespace, "", lambda content, gone: _call_all(listeners))
+            self._followed[key, namespace] = informer, listeners
+            informer.start()
+        informer, listeners = self._followed[key, namespace]
         listeners.append(changed)
-        return mirror
+        return informer
 
     def leave(self, namespace: str) -> None:
         """Follow nothing of a namespace any more."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnilite_kubernetes._api import ApiError
-from nnilite_kubernetes._mirror import Mirror
+from nnilite_kubernetes._informer import Informer
 from platforms.kube.client import (
     CLAIMS,
     EVENTS,
@@ -53,14 +53,14 @@ class Controller:
     def __init__(self, api: Api, namespace: str) -> None:
         self.api = api
         self.namespace = namespace
-        self.mirrors: dict[Key, Mirror] = {}
+        self.informers: dict[Key, Informer] = {}
         self._closed = False
         self._changed = threading.Event()
         self._thread = threading.Thread(target=self._loop, name=type(self).__name__, daemon=True)
 
     def start(self) -> None:
         for key in (self.key, *self.follows):
-            self.mirrors[key] = self.api.follow(key, self.namespace, self._changed.set)
+            self.informers[key] = self.api.follow(key, self.namespace, self._changed.set)
         self._thread.start()
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class Controller:
 
     def look(self) -> None:
         """Bring all objects forward. The server is not asked where there are none: the copy tells of the first one."""
-        if not self.mirrors[self.key].all():
+        if not self.informers[self.key].all():
             return
         for content in self.api.all(self.key, self.namespace):
             if not content["metadata"].get("deletionTimestamp"):
@@ -241,7 +241,7 @@ class Collector(Controller):
         self.follows = (SECRETS, MAPS, CLAIMS, JOBS, SERVICES, *kinds)
 
     def look(self) -> None:
-        everything = [(key, content) for key, mirror in self.mirrors.items() for content in mirror.all()]
+        everything = [(key, content) for key, informer in self.informers.items() for content in informer.all()]
         known = {content["metadata"]["uid"]: content for _, content in everything}
         for key, content in everything:
             if owners(content) and not content["metadata"].get("deletionTimestamp"):
@@ -272,7 +272,7 @@ class Collector(Controller):
         """Whether something keeps its owner from going."""
         return any(
             entry["uid"] == uid and entry.get("blockOwnerDeletion")
-            for key in self.mirrors
+            for key in self.informers
             for content in self.api.all(key, self.namespace)
             for entry in content["metadata"].get("ownerReferences") or []
         )

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from nnilite.testing.listener import Handler, Listener
 from nnilite_kubernetes._api import ApiError
-from nnilite_kubernetes._mirror import Mirror
+from nnilite_kubernetes._informer import Informer
 from platforms.kube.client import MAPS, PODS, SECRETS, SERVICES, Api, Key
 from platforms.kube.pod import Run
 from platforms.kube.streams import followed, send_pieces, serve_exec
@@ -41,7 +41,7 @@ class Node:
         self.closed = False
         self.runs: dict[str, Run] = {}
         self.logs: dict[tuple[str, str], list[tuple[str, bytes]]] = {}  # lines with their times, by pod and container
-        self._mirrors: dict[Key, Mirror] = {}
+        self._informers: dict[Key, Informer] = {}
         self._kubelet = Listener(_Kubelet, self)
         self._changed = threading.Event()
         self._thread = threading.Thread(target=self._loop, name=self.name, daemon=True)
@@ -58,7 +58,7 @@ class Node:
         }
         self.api.cluster.call("PATCH", f"{_NODES}/{self.name}/status", {"status": status}, kind="merge")
         for key in (PODS, SECRETS, MAPS, SERVICES):
-            self._mirrors[key] = self.api.follow(key, self.namespace, self._changed.set)
+            self._informers[key] = self.api.follow(key, self.namespace, self._changed.set)
         self._thread.start()
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class Node:
     def _loop(self) -> None:
         while not self.closed:
             self._changed.clear()
-            for pod in self._mirrors[PODS].all():
+            for pod in self._informers[PODS].all():
                 uid = pod["metadata"]["uid"]
                 if uid not in self.runs and not pod["spec"].get("nodeName"):
                     self.runs[uid] = run = Run(self, pod)
@@ -85,11 +85,11 @@ class Node:
 
     def get(self, key: Key, name: str) -> Any | None:
         """A pod, Secret or ConfigMap, as far as the cluster has told."""
-        return self._mirrors[key].get(name)
+        return self._informers[key].get(name)
 
     def services(self) -> list[Any]:
         """The services of the namespace."""
-        return self._mirrors[SERVICES].all()
+        return self._informers[SERVICES].all()
 
     def lacks(self, pod: Any) -> str:
         """Why a pod cannot be here; "" if it can."""

@@ -8,7 +8,7 @@ from nnilite.config import from_dict
 from nnilite.errors import ConfigError
 from nnilite.records import EndCause, Exited
 from nnilite_ray import _convert as convert
-from nnilite_ray._convert import LogWord, end_of, parse_version, sentence
+from nnilite_ray._convert import LoggedEnd, end_of, parse_version, sentence
 from nnilite_ray._log import RayLog
 from nnilite_ray._resources import waiting
 
@@ -120,7 +120,7 @@ def test_of_rays_messages_the_part_that_tells_something_is_shown(message, told):
     ],
 )
 def test_an_end_of_which_only_ray_tells_is_what_it_means(found, state):
-    assert end_of(found, LogWord(), asked=False).state.value == state
+    assert end_of(found, LoggedEnd(), asked=False).state.value == state
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_an_end_of_which_only_ray_tells_is_what_it_means(found, state):
     [("STOPPED", -15, "CANCELED"), ("STOPPED", 0, "SUCCEEDED"), ("FAILED", -15, "FAILED"), ("FAILED", 3, "FAILED")],
 )
 def test_a_trial_that_dies_of_rays_own_signal_is_canceled(status, code, state):
-    word = LogWord(Exited(1.0, code, "", EndCause.ITSELF))
+    word = LoggedEnd(Exited(1.0, code, "", EndCause.ITSELF))
     assert end_of({"status": status}, word, asked=True).state.value == state
 
 

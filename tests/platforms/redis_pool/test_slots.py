@@ -16,7 +16,7 @@ from nnilite.testing import eventually
 from nnilite.testing.probes import quoted
 from nnilite_redis import RedisConfig
 from nnilite_redis._api import Pool
-from nnilite_redis._convert import Wants
+from nnilite_redis._convert import Requirements
 
 pytestmark = [pytest.mark.real]
 
@@ -134,13 +134,13 @@ class Model:
     async def submit(self, experiment: str) -> None:
         await self.pool.set_terms(experiment, self.terms[experiment], 600)
         self.number += 1
-        job, wants = f"nni-{experiment}-{self.number}-0", Wants(experiment=experiment)
-        await self.pool.submit(job, experiment, {"n": self.number}, wants.queue, wants.text)
+        job, required = f"nni-{experiment}-{self.number}-0", Requirements(experiment=experiment)
+        await self.pool.submit(job, experiment, {"n": self.number}, required.queue, required.text)
         self.queued.add(job)
 
     async def take(self, worker: str, experiments: str = "ABC") -> bool:
         """Whether there was something to do for a worker that can run trials of these experiments."""
-        taken = await self.pool.take_job(worker, {Wants(experiment=name).queue: name for name in experiments})
+        taken = await self.pool.take_job(worker, {Requirements(experiment=name).queue: name for name in experiments})
         if taken is None:
             return False
         await self.pool.keep(taken)

@@ -15,7 +15,7 @@ from nnilite.services.task_ends import end_tasks
 from nnilite.testing import eventually
 from nnilite_redis import RedisConfig
 from nnilite_redis._api import Pool
-from nnilite_redis._convert import Wants
+from nnilite_redis._convert import Requirements
 from nnilite_redis._mail import Letter, Mailbox
 from waiting import eventually_async
 
@@ -68,7 +68,7 @@ def test_a_queue_whose_requirements_are_too_long_is_left_out(look, write):
 def test_of_all_queues_as_many_jobs_are_read_as_of_one_and_the_own_ones_first(look, write, monkeypatch):
     monkeypatch.setattr("nnilite_redis._api._MOST_PLACES", 3)
     for name, experiment in (("a", "other"), ("z", "mine")):
-        write("HSET", "queues", name, Wants(experiment=experiment).text)
+        write("HSET", "queues", name, Requirements(experiment=experiment).text)
         for number in range(2):
             write("XADD", f"queue:{name}", "*", "job", f"{experiment}-{number}")
         write("XADD", f"queue:{name}", "*", "job", "x" * 2000)
@@ -174,7 +174,7 @@ def test_a_task_that_makes_no_sense_keeps_no_worker_from_others(
 ):
     bench = open_bench(shared_server)
     write("HSET", "job:j", "task", json.dumps(task), "queue", "q")
-    write("HSET", "queues", "q", Wants(experiment="x").text)
+    write("HSET", "queues", "q", Requirements(experiment="x").text)
     write("XADD", "queue:q", "1-1", "job", "j")
     write("XGROUP CREATE", "queue:q", "workers", "0")
     start_worker(shared_server.url, "--processors", "1")

@@ -121,12 +121,12 @@ class Checkpoints:
 def pack_folder(paths: list[Path], archive: Path) -> None:
     """Pack files, folders and links, each under its own name. Raises: OSError, tarfile.TarError."""
     with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as tar:
-        tar.inodes = _EachItself()  # type: ignore[attr-defined]
+        tar.inodes = _SplitHardLinks()  # type: ignore[attr-defined]
         for path in paths:
             tar.add(path, arcname=path.name, filter=_filter_sendable)
 
 
-class _EachItself(dict[object, str]):
+class _SplitHardLinks(dict[object, str]):
     """Makes each name of a file with several (hard links) a file of its own: hard links are not unpacked."""
 
     def __contains__(self, inode: object) -> bool:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from nnilite.errors import ConfigError, NniliteError, ServiceError
 from nnilite.services.task_ends import end_tasks
-from nnilite_redis._api import Pool, Settling, TakenJob
-from nnilite_redis._convert import Wants, read_wants
+from nnilite_redis._api import ClaimedJob, Pool, ServerStarting
+from nnilite_redis._convert import Requirements, read_requirements
 from nnilite_redis._file_store import Files, files_of
 from nnilite_redis._keys import name_manager_party
 from nnilite_redis._mail import Letter, Mailbox
@@ -81,7 +81,7 @@ class Intake:
             try:
                 owners = {name: one.experiment for name, one in fitting.items()}
                 taken = await self.pool.take_job(self.worker, owners) if fitting else None
-            except Settling:
+            except ServerStarting:
                 return
             if taken is None:
                 return
@@ -92,20 +92,20 @@ class Intake:
         """Return the queues with a job that could run here now, by name."""
         found: dict[str, _FittingQueue] = {}
         for name, text in (await self.pool.queues()).items():
-            wants = read_wants(text)
-            if wants is None or not wants.labels <= self.labels or self._is_enough(wants):
+            required = read_requirements(text)
+            if required is None or not required.labels <= self.labels or self._is_enough(required):
                 continue
-            gpus = await self.gpus.choose(wants.gpus, self.holdings.booked) if wants.gpus else None
-            if gpus is not None or not wants.gpus:
-                found[name] = _FittingQueue(wants.experiment, gpus)
+            gpus = await self.gpus.choose(required.gpus, self.holdings.booked) if required.gpus else None
+            if gpus is not None or not required.gpus:
+                found[name] = _FittingQueue(required.experiment, gpus)
         return found
 
-    def _is_enough(self, wants: Wants) -> bool:
+    def _is_enough(self, required: Requirements) -> bool:
         """Return whether as many trials of the experiment run here as it allows."""
-        running = sum(attempt.task.job.experiment == wants.experiment for attempt in self.holdings.live)
-        return wants.most is not None and running >= wants.most
+        running = sum(attempt.task.job.experiment == required.experiment for attempt in self.holdings.live)
+        return required.most is not None and running >= required.most
 
-    async def _begin(self, taken: TakenJob, gpus: Sequence[int] | None, beat: str, asked_s: float | None) -> None:
+    async def _begin(self, taken: ClaimedJob, gpus: Sequence[int] | None, beat: str, asked_s: float | None) -> None:
         """Begin a job of this worker: save it to disk, let Redis forget its entry, and have it prepared.
 
         `asked_s`: when Redis was asked for it; None if that is not known.
@@ -127,7 +127,7 @@ class Intake:
         self.prepare(attempt)
         await self.pool.keep(taken)
 
-    def _check_place(self, taken: TakenJob, task: WorkerTask) -> None:
+    def _check_place(self, taken: ClaimedJob, task: WorkerTask) -> None:
         """Check that a task is of its job, and writes into no other job's folder. Raises: BadTask."""
         path = WorkerAttempt(task, self.folder, None).path
         others = [other for name, other in self.holdings.attempts.items() if name != task.name]

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 _ASKED_TO_LEAVE, _BETWEEN_S = 2, 0.05
 
 
-class Dismissals:
+class DismissedKeepers:
     """The dismissed keepers of one service."""
 
     def __init__(self, watch: LocalWatch, keepers: Keepers, second_keepers: SecondKeepers) -> None:

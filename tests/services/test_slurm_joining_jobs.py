@@ -15,8 +15,8 @@ from nnilite.errors import Conflict, ServiceError
 from nnilite.records import NodeCounts
 from nnilite.service import Handle, JobState, JobStatus
 from nnilite.services.cluster.queued_job import QueuedJob, QueuePhase
-from nnilite_slurm import _joiners
-from nnilite_slurm._joiners import Joiners, lost_first_node, name_joiners
+from nnilite_slurm import _joining_jobs
+from nnilite_slurm._joining_jobs import JoiningJobs, lost_first_node, name_joining_jobs
 
 HANDLE: Handle = {"job": "nni-e-t-0", "folder": "e/trials/t/0", "id": "1", "gpus": 2}
 MAIN = QueuedJob("1", "nni-e-t-0", QueuePhase.RUNNING, host="n1", started=0.0, nodes=("n1", "n2"))
@@ -29,7 +29,7 @@ class Slurm:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         clock = SimpleNamespace(monotonic=lambda: self.now, time=lambda: self.now)
-        monkeypatch.setattr(_joiners, "time", clock)
+        monkeypatch.setattr(_joining_jobs, "time", clock)
         self.jobs = {"1": MAIN}
         self.excluded: list[Sequence[str]] = []
         self.ended: list[tuple[str, bool]] = []
@@ -37,7 +37,7 @@ class Slurm:
         self.left: list[Sequence[str]] = []
         self.refuses = False
         api: Any = self
-        self.joiners = Joiners(api, NodeCounts(2, 4), lambda name, gpus: f"{name} with {gpus}")
+        self.joining = JoiningJobs(api, NodeCounts(2, 4), lambda name, gpus: f"{name} with {gpus}")
 
     async def join(self, folder: str, script: str, taken: Sequence[str]) -> str:
         if self.refuses:
@@ -48,7 +48,7 @@ class Slurm:
         self.jobs[number] = QueuedJob(number, "nni-e-t-0+", QueuePhase.WAITING)
         return number
 
-    async def end_joiners(self, name: str, only_waiting: bool = False) -> None:
+    async def end_joining_jobs(self, name: str, only_waiting: bool = False) -> None:
         self.ended.append((name, only_waiting))
 
     async def ask_to_end(self, job: str) -> None:
@@ -63,11 +63,11 @@ class Slurm:
         self.jobs[number] = found
 
     async def poll(self, *more: JobStatus) -> None:
-        self.joiners.look_after([(HANDLE, self.jobs["1"])], [RUNNING, *more], self.jobs)
-        await asyncio.gather(*self.joiners._tasks.values())
+        self.joining.look_after([(HANDLE, self.jobs["1"])], [RUNNING, *more], self.jobs)
+        await asyncio.gather(*self.joining._tasks.values())
 
     async def take_node(self) -> None:
-        await self.joiners.take_node(HANDLE, self.jobs["1"], self.jobs)
+        await self.joining.take_node(HANDLE, self.jobs["1"], self.jobs)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ async def test_one_joiner_waits_at_a_time_for_another_node_and_no_more_come_than
 
 
 async def test_a_node_that_slurm_has_taken_out_is_replaced(slurm: Slurm) -> None:
-    slurm.joiners = Joiners(slurm, NodeCounts(1, 2), lambda name, gpus: "nni-e-t-0+ with 2")  # type: ignore[arg-type]
+    slurm.joining = JoiningJobs(slurm, NodeCounts(1, 2), lambda name, gpus: "nni-e-t-0+ with 2")  # type: ignore[arg-type]
     await slurm.poll()
     assert slurm.excluded == []
     slurm.jobs["1"] = replace(MAIN, nodes=("n1",))
@@ -108,17 +108,17 @@ async def test_trials_that_wait_come_first(slurm: Slurm) -> None:
 
 
 async def test_room_in_the_queue_is_left_to_a_trial_that_slurm_has_not_accepted(slurm: Slurm) -> None:
-    slurm.joiners.give_way()
+    slurm.joining.give_way()
     await slurm.poll()
     assert slurm.excluded == []
     slurm.now += 61
     await slurm.poll()
-    slurm.joiners.give_way()
+    slurm.joining.give_way()
     await slurm.poll()
     assert (len(slurm.excluded), slurm.ended) == (1, [("nni-e-t-0+", True)])
 
 
-async def test_joiners_that_end_at_once_come_ever_more_rarely_and_one_that_stays_makes_up_for_them(
+async def test_joining_jobs_that_end_at_once_come_ever_more_rarely_and_one_that_stays_makes_up_for_them(
     slurm: Slurm,
 ) -> None:
     moments = []
@@ -172,11 +172,11 @@ async def test_a_drill_takes_any_node_but_the_first_once_and_none_that_the_trial
     assert len(slurm.excluded) == 1  # not at once
 
 
-async def test_nothing_is_known_of_a_trial_whose_joiners_were_ended(slurm: Slurm) -> None:
+async def test_nothing_is_known_of_a_trial_whose_joining_jobs_were_ended(slurm: Slurm) -> None:
     await slurm.poll()
-    await slurm.joiners.end("nni-e-t-0")
+    await slurm.joining.end("nni-e-t-0")
     assert slurm.ended == [("nni-e-t-0+", False)]
-    assert not slurm.joiners._growths
+    assert not slurm.joining._growths
 
 
 def test_a_job_without_its_first_node_is_lost() -> None:
@@ -185,4 +185,4 @@ def test_a_job_without_its_first_node_is_lost() -> None:
     assert lost_first_node(replace(MAIN, nodes=())) == ""
     assert lost_first_node(replace(MAIN, nodes=("n2",), phase=QueuePhase.COMPLETED)) == ""
     assert lost_first_node(None) == ""
-    assert name_joiners("a") == "a+"
+    assert name_joining_jobs("a") == "a+"

@@ -22,7 +22,7 @@ _BACKOFF_S = (0.2, 20.0)
 _ROUND_S = 0.2  # watches last minutes; one that ends at once, again and again, does not keep server and processor busy
 
 
-class Mirror:
+class Informer:
     """Calls `changed`, in the watching thread, with each object that has changed, and whether it is gone."""
 
     def __init__(

@@ -32,10 +32,10 @@ _GIVES_WAY_S = 60.0
 _TAKEN_S = 30.0  # from the moment a drill takes a node until another one may come
 
 
-def name_joiners(job: str) -> str:
+def name_joining_jobs(job: str) -> str:
     """Return the name of all jobs that may join a trial's.
 
-    >>> name_joiners("nni-e-t-0")
+    >>> name_joining_jobs("nni-e-t-0")
     'nni-e-t-0+'
     """
     return f"{job}+"
@@ -54,21 +54,21 @@ def lost_first_node(job: QueuedJob | None) -> str:
 class _Growth:
     """What this manager has done for one trial."""
 
-    asked: set[str] = field(default_factory=set)  # the joiners that it has submitted
-    taken: set[str] = field(default_factory=set)  # by drills: joiners by their ids, and nodes by their names
+    asked: set[str] = field(default_factory=set)  # the joining jobs that it has submitted
+    taken: set[str] = field(default_factory=set)  # by drills: joining jobs by their ids, and nodes by their names
     refusals: int = 0  # of Slurm, one after the other
     again_s: float = 0.0
 
     def wait(self, seconds: float) -> None:
         self.again_s = max(self.again_s, time.monotonic() + seconds)
 
-    def forget_if_steady(self, joiners: Sequence[QueuedJob]) -> None:
-        """Forgive joiners that have ended, once one has run for some time."""
-        if any(time.time() - (job.started or time.time()) > _STEADY_S for job in joiners):
-            self.asked = {job.id for job in joiners}
+    def forget_if_steady(self, joining: Sequence[QueuedJob]) -> None:
+        """Forgive joining jobs that have ended, once one has run for some time."""
+        if any(time.time() - (job.started or time.time()) > _STEADY_S for job in joining):
+            self.asked = {job.id for job in joining}
 
 
-class Joiners:
+class JoiningJobs:
     """Submits and ends the jobs that join. `script`: theirs, of a name and GPUs."""
 
     def __init__(self, api: SlurmApi, counts: NodeCounts, script: Callable[[str, int | None], str]) -> None:
@@ -89,17 +89,17 @@ class Joiners:
         listed: Mapping[str, QueuedJob],
     ) -> None:
         """Let the trials that run grow, each by one node, unless others wait for nodes."""
-        joiners = _by_name(listed)
+        joining = _by_name(listed)
         others_wait = any(status.state is JobState.WAITING for status in statuses)
         others_wait = others_wait or time.monotonic() < self._gives_way_until_s
         for handle, main in running:
             name = str(handle["job"])
-            mine = joiners.get(name_joiners(name), [])
+            mine = joining.get(name_joining_jobs(name), [])
             growth = self._growths.setdefault(name, _Growth())
             growth.forget_if_steady(mine)
             if any(job.phase is QueuePhase.WAITING for job in mine):
                 if others_wait:
-                    self._do(name, self._api.end_joiners(name_joiners(name), only_waiting=True))
+                    self._do(name, self._api.end_joining_jobs(name_joining_jobs(name), only_waiting=True))
                 continue
             lacks = bool(main.nodes) and len(main.nodes) + len(mine) < self._counts.most
             if lacks and not others_wait and time.monotonic() >= growth.again_s:
@@ -112,7 +112,7 @@ class Joiners:
     async def _grow(self, handle: Handle, growth: _Growth, parts: Sequence[QueuedJob]) -> None:
         """Submit one more joiner. `parts`: the jobs that the trial has."""
         ended = len(growth.asked - {job.id for job in parts})  # soon, so that the next one has to wait for longer
-        name = name_joiners(str(handle["job"]))
+        name = name_joining_jobs(str(handle["job"]))
         growth.wait(min(_AGAIN_S * 2 ** min(ended + growth.refusals, 10), _LONGEST_PAUSE_S))
         growth.refusals += 1
         gpus = handle["gpus"] if isinstance(handle["gpus"], int) else None
@@ -133,11 +133,11 @@ class Joiners:
         task.add_done_callback(lambda _: self._tasks.pop(name, None))
 
     async def end(self, job: str, only_waiting: bool = False) -> None:
-        """End the joiners of a trial that is to end, or has ended. Raises: ServiceError."""
+        """End the joining jobs of a trial that is to end, or has ended. Raises: ServiceError."""
         task = self._tasks.get(job)
         if task is not None:
             await asyncio.wait([task])
-        await self._api.end_joiners(name_joiners(job), only_waiting)
+        await self._api.end_joining_jobs(name_joining_jobs(job), only_waiting)
         if not only_waiting:
             self._growths.pop(job, None)
 
@@ -147,7 +147,7 @@ class Joiners:
         growth = self._growths.setdefault(name, _Growth())
         if main is None or main.phase is not QueuePhase.RUNNING:
             raise Conflict("the trial has no node to spare now")
-        joined = [job for job in _by_name(listed).get(name_joiners(name), []) if job.phase is QueuePhase.RUNNING]
+        joined = [job for job in _by_name(listed).get(name_joining_jobs(name), []) if job.phase is QueuePhase.RUNNING]
         own = [node for node in main.nodes if node != main.host and node not in growth.taken]
         others = [*own, *(job.id for job in joined if job.id not in growth.taken)]
         if len(others) < max(1, self._counts.fewest):
@@ -162,7 +162,7 @@ class Joiners:
 
 
 def _by_name(listed: Mapping[str, QueuedJob]) -> dict[str, list[QueuedJob]]:
-    """Return the joiners that have not ended, by their names."""
+    """Return the joining jobs that have not ended, by their names."""
     found: dict[str, list[QueuedJob]] = {}
     for job in listed.values():
         if job.name.endswith("+") and not job.phase.is_over:
