@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import process_starts
 from harness.left_processes import EXIT_STATUS
 
 pytestmark = pytest.mark.process
@@ -127,6 +128,11 @@ def test_a_test_that_starts_a_process_without_its_marker_fails(tmp_path: Path) -
     status, said = run(tmp_path, STARTS_ONE)
     assert (status, "3 passed, 1 error" in said) == (1, True), said
     assert "ERROR test_it.py::test_without_the_marker" in said
+
+
+def test_python_may_end_with_the_hook_that_notes_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_starts, "STARTS", None)  # as Python leaves the names of modules at its end
+    sys.audit("open", "a file", "r", 0)
 
 
 def test_a_folder_whose_tests_all_start_processes_is_read_where_they_are_wanted(tmp_path: Path) -> None:
