@@ -18,6 +18,9 @@ from hypothesis import HealthCheck, settings
 from nnilite._logging.secret_filter import SecretFilter
 from platforms.contract_cases import is_for_long_runs
 
+# Look for no garbage until all tests are read: that leaves little, and makes a million objects that stay.
+gc.disable()
+
 sys.path.insert(0, str(Path(__file__).parent / "manager"))  # simulation.py, fake_backend.py
 
 pytest_plugins = [
@@ -120,18 +123,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Look for no garbage meanwhile: reading the tests leaves little, and makes a million objects that stay."""
-    gc.disable()
+    """Leave what all tests share out of later collections of garbage, which would walk a million objects each time."""
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
-
-
-def pytest_collection_finish() -> None:
-    """Leave what all tests share out of later collections of garbage, which would walk a million objects each time."""
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-driver: Any = pytest.importorskip("nnilite_ray._start_nodes", reason="ray is not installed")
+
+@functools.cache
+def driver() -> Any:
+    """Only the process that runs these tests imports Ray's library, which takes long."""
+    return pytest.importorskip("nnilite_ray._start_nodes", reason="ray is not installed")
 
 
 class Cluster:
@@ -35,17 +40,17 @@ class Cluster:
             def has_ended(self) -> bool:
                 return self.place in cluster.ended
 
-        fake = SimpleNamespace(nodes=self.list_nodes, kill=self.killed.append, exceptions=driver.ray.exceptions)
-        monkeypatch.setattr(driver, "ray", fake)
-        monkeypatch.setattr(driver, "NodeMember", NodeMember)
-        monkeypatch.setattr(driver, "placement_group_table", lambda: {"g": {"state": self.state}})
-        monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep))
+        fake = SimpleNamespace(nodes=self.list_nodes, kill=self.killed.append, exceptions=driver().ray.exceptions)
+        monkeypatch.setattr(driver(), "ray", fake)
+        monkeypatch.setattr(driver(), "NodeMember", NodeMember)
+        monkeypatch.setattr(driver(), "placement_group_table", lambda: {"g": {"state": self.state}})
+        monkeypatch.setattr(driver(), "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep))
         for kind in ("PlacementGroupSchedulingStrategy", "NodeAffinitySchedulingStrategy"):
-            monkeypatch.setattr(driver, kind, lambda *args, **more: None)
+            monkeypatch.setattr(driver(), kind, lambda *args, **more: None)
         self.first = NodeMember({}, "bundle 0", None)
         self.first.machine = "head"
         self.members = [self.first]
-        self.growth = driver.NodeSearch({"CPU": 2.0}, 3, None, 1)
+        self.growth = driver().NodeSearch({"CPU": 2.0}, 3, None, 1)
         self.asked.clear()
 
     @property
@@ -108,8 +113,8 @@ def test_a_ray_that_does_not_answer_ends_no_trial_and_is_reported_once(
     def fail() -> None:
         raise RuntimeError("the head node\nis away")
 
-    monkeypatch.setattr(driver.ray, "nodes", fail)
-    nodes = driver.Nodes(1, {"CPU": 2.0}, 3)
+    monkeypatch.setattr(driver().ray, "nodes", fail)
+    nodes = driver().Nodes(1, {"CPU": 2.0}, 3)
     nodes._members = cluster.members
     for _ in range(20):
         cluster.now += 1
@@ -124,6 +129,6 @@ def test_trials_that_wait_for_nodes_come_first(cluster: Cluster) -> None:
 
 
 def test_a_bundle_of_the_reservation_that_has_lost_its_node_is_filled_again(cluster: Cluster) -> None:
-    cluster.growth = driver.NodeSearch({"CPU": 2.0}, 2, None, 2)
+    cluster.growth = driver().NodeSearch({"CPU": 2.0}, 2, None, 2)
     cluster.look(20)
     assert cluster.asked == ["bundle 1"]
