@@ -113,6 +113,19 @@ def test_limits_are_edited_while_it_runs(look: Any, lasting: Any) -> None:
     assert (known["maxSlots"], known["priority"]) == (3, -2)
 
 
+def test_a_limit_that_another_has_changed_meanwhile_is_left_alone(look: Any, lasting: Any) -> None:
+    page = look(f"{lasting.entry.url}/")
+    limits = page.get_by_role("region", name="Limits")
+    limits.get_by_role("button", name="Edit").click()
+    lasting.client.update(maxTrialDuration="3h", maxTrialNumber=19)
+    page.get_by_text("of 19 trials ended").wait_for()
+    limits.get_by_label("Trials at once").fill("2")
+    limits.get_by_role("button", name="Save").click()
+    limits.get_by_text("3h", exact=True).wait_for()
+    known = lasting.client.profile()["limits"]
+    assert (known["trialConcurrency"], known["maxTrialDuration"], known["maxTrialNumber"]) == (2, 10800, 19)
+
+
 def test_a_wrong_limit_is_refused_with_a_sentence(look: Any, lasting: Any) -> None:
     known = lasting.client.profile()["limits"]
     page = look(f"{lasting.entry.url}/")
@@ -166,6 +179,24 @@ def test_it_reconnects_and_catches_up_after_the_manager_was_killed(open_page: An
     trial = running.client.add_trial({"x": 0.25})["id"]
     page.get_by_role("link", name=trial).wait_for()
     assert page.locator(".grid-row").count() == 3
+
+
+def test_what_is_typed_survives_a_new_start_of_the_manager(open_page: Any, running: Any) -> None:
+    port = int(running.entry.url.rpartition(":")[2])
+    page = open_page(running.entry.url)
+    page.expected_errors.append("421")
+    page.get_by_text("Live", exact=True).wait_for()
+    limits = page.get_by_role("region", name="Limits")
+    limits.get_by_role("button", name="Edit").click()
+    limits.get_by_label("Maximum number").fill("77")
+    running.kill_manager()
+    running.entry = launch.resume(running.entry, options=launch.ManagerOptions(port=port), detach=False)
+    running.client = running.connect()
+    page.get_by_text("It waits for the end of what you type").wait_for()
+    assert limits.get_by_label("Maximum number").input_value() == "77"
+    limits.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Try now").click()
+    page.get_by_text("Live", exact=True).wait_for()
 
 
 def test_a_trial_that_cannot_be_read_shows_nothing_of_the_one_before(open_page: Any, lasting: Any) -> None:

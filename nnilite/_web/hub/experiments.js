@@ -1,7 +1,7 @@
 // All experiments of this machine, asked for again and again while the page is looked at.
 
 import { ApiError, get, RESTARTED } from "../lib/api.js";
-import { signInTrouble } from "../lib/session.js";
+import { isTyping, signInTrouble } from "../lib/session.js";
 import { flatten } from "../lib/trials.js";
 import { signal } from "../lib/ui.js";
 
@@ -56,9 +56,6 @@ export const experiments = signal(null);
 export const connection = signal(/** @type {"connecting" | "live" | "missing" | "signed-out"} */ ("connecting"));
 
 let timer = 0;
-
-/** Whether a new load of the page would lose what is being typed. */
-const isTyping = () => document.querySelector("dialog[open], textarea") !== null;
 
 // Ask now, and from then on again and again.
 export async function refresh() {

@@ -5,7 +5,7 @@
 import { ApiError, get, openStream, RESTARTED } from "./api.js";
 import { digits, keepDigits, readJson, setDigits } from "./exact_json.js";
 import { putRemarks, readRemarks } from "./remarks.js";
-import { isSignedIn, onSignIn, signInTrouble } from "./session.js";
+import { isSignedIn, isTyping, onSignIn, signInTrouble } from "./session.js";
 import { fromRow, fromWire } from "./trials.js";
 import { computed, signal } from "./ui.js";
 
@@ -237,8 +237,12 @@ async function lost(reason, status) {
   if (socket) return; // connected again meanwhile
   const since = connection.value.state === "lost" ? connection.value.since : Date.now();
   if (status === RESTARTED && needsNoKey()) {
-    location.reload(); // the server sends the page on to its new name
-    return;
+    if (!isTyping()) {
+      location.reload(); // the server sends the page on to its new name
+      return;
+    }
+    reason =
+      "It was started again, and this page has to load anew. It waits for the end of what you type: copy that, then cancel.";
   }
   if (status === 401 || (status === RESTARTED && signInTrouble())) {
     connection.value = { state: "signed-out", since, retryAt: 0, reason };

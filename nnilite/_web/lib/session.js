@@ -18,6 +18,8 @@ let held = null;
 /** @type {"" | "link" | "ended"} why this page is signed out: its link was no good, or what it had does not count any more */
 let trouble = "";
 
+/** Whether a new load of the page would lose what is being typed. */
+export const isTyping = () => document.querySelector("dialog[open], textarea, main form.stack") !== null;
 export const signInTrouble = () => trouble;
 export const session = () => held;
 export const isSignedIn = () => held !== null;

@@ -7,7 +7,7 @@ import { now, profile, takeProfile, trials, version } from "../lib/live_data.js"
 import { goals, isSeveral } from "../lib/objectives.js";
 import { href } from "../lib/route.js";
 import { hasEnded, objective, STATE_WORDS, STATES, score } from "../lib/trials.js";
-import { html, useMemo, useState } from "../lib/ui.js";
+import { html, useMemo, useRef, useState } from "../lib/ui.js";
 import { gpuText } from "../lib/uses.js";
 import { Icon } from "../parts/icons.js";
 import { Card, Empty, Scroll } from "../parts/layout.js";
@@ -169,9 +169,11 @@ function limitOf(name, text) {
 function Limits({ known }) {
   const [edited, setEdited] = useState(/** @type {Record<string, string> | null} */ (null));
   const [wrong, setWrong] = useState(/** @type {(Error & { field?: string }) | null} */ (null));
+  const begun = useRef(/** @type {Record<string, string>} */ ({})); // others may change a limit meanwhile
   const begin = () => {
     setWrong(null);
-    setEdited(Object.fromEntries(LIMITS.map(([name]) => [name, shownLimit(name, known.limits[name])])));
+    begun.current = Object.fromEntries(LIMITS.map(([name]) => [name, shownLimit(name, known.limits[name])]));
+    setEdited(begun.current);
   };
   /** @param {SubmitEvent} event */
   const save = async (event) => {
@@ -181,7 +183,7 @@ function Limits({ known }) {
     const changes = {};
     for (const [name] of LIMITS) {
       const text = edited[name].trim();
-      if (text === shownLimit(name, known.limits[name])) continue;
+      if (text === begun.current[name]) continue;
       changes[name] = limitOf(name, text);
     }
     try {
