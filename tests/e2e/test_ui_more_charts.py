@@ -47,6 +47,7 @@ svg = f"<svg xmlns='http://www.w3.org/2000/svg' onload='window.ran = true'>{scri
 Path(os.fsdecode(os.fsencode(folder) + b"/odd\\xff.txt")).write_text("its name is not UTF-8")
 for value in (1, 0.1, -1):
     nnilite.report_intermediate_result(value)
+print("line 1")
 nnilite.report_final_result({"default": 10 ** (-4 * p["x"]), "gain": p["x"] - 0.5})
 """
 SPACE = {
@@ -314,3 +315,52 @@ def test_null_and_the_empty_text_are_options_like_others(look: Any, experiment: 
     empty = json.dumps("")
     page.get_by_role("link", name=empty, exact=True).click()
     page.get_by_text(f"{rows[empty]} of {TRIALS} trials").wait_for()
+
+
+def test_the_output_of_a_trial_that_is_opened_behind_another_page_is_there_when_it_is_looked_at(
+    open_page: Any, experiment: Any
+) -> None:
+    url, client = experiment
+    trial = next(iter(results(client, "gain")))
+    page = open_page(f"{url}/#/overview")
+    page.evaluate("""() => {
+      Object.assign(window, { isHidden: true, looks: 0 });
+      Object.defineProperty(document, "hidden", { get: () => (window.looks += 1, window.isHidden) });
+    }""")
+    page.evaluate("hash => { location.hash = hash; }", f"#/trials/{trial}?tab=stdout")
+    eventually(lambda: page.evaluate("window.looks ?? 0") >= 2)  # at first, and a second later
+    page.evaluate("window.isHidden = false; document.dispatchEvent(new Event('visibilitychange'))")
+    page.get_by_role("region", name="Output").get_by_text("line 1").wait_for()
+
+
+def test_a_search_marks_what_it_finds_also_behind_letters_that_small_ones_are_two_of(
+    look: Any, experiment: Any
+) -> None:
+    page = look(f"{experiment[0]}/")
+    found = call(page, "parts/log.js", "split", "\u0130\u0130 A.b a.B axb", "a.b")
+    assert found == ["\u0130\u0130 ", "A.b", " ", "a.B", " axb"]
+
+
+@pytest.mark.parametrize(
+    ("view", "path", "shown"),
+    [("experiment/others", "experiments", "this one"), ("experiment/ran?start=0", "provenance", "What ran")],
+)
+def test_what_could_not_be_read_is_shown_once_it_can(
+    open_page: Any, experiment: Any, view: str, path: str, shown: str
+) -> None:
+    page = open_page(f"{experiment[0]}/#/overview")
+    page.expected_errors.append("500")
+    address = re.compile(f"/api/v1/{path}($|[?])")
+    page.route(address, lambda route: route.fulfill(status=500, json={"error": "its disk hangs"}))
+    page.goto(f"{experiment[0]}/#/{view}")
+    page.get_by_text("its disk hangs").wait_for()
+    page.unroute(address)
+    if path == "provenance":
+        page.evaluate("location.hash = '#/experiment/ran?start=-1'")
+    else:
+        page.evaluate("""async () => {
+          const { connection } = await import(new URL("lib/live_data.js", document.baseURI));
+          connection.value = { ...connection.value, state: "lost" };
+        }""")
+    page.get_by_text("its disk hangs").wait_for(state="detached")
+    page.locator("main").get_by_text(shown, exact=True).first.wait_for()

@@ -72,7 +72,11 @@ export function RanWith({ trials }) {
   useEffect(() => {
     let gone = false;
     contentsOf(trials).then(
-      (one) => !gone && setFound(one),
+      (one) => {
+        if (gone) return;
+        setFound(one);
+        setProblem("");
+      },
       (error) => !gone && setProblem(messageOf(error)),
     );
     return () => {

@@ -80,7 +80,11 @@ export function Artifacts({ trial }) {
       return readIndex(new TextDecoder().decode(data));
     };
     read().then(
-      (artifacts) => !gone && setFound(artifacts),
+      (artifacts) => {
+        if (gone) return;
+        setFound(artifacts);
+        setProblem("");
+      },
       (error) => !gone && setProblem(messageOf(error)),
     );
     return () => {

@@ -35,7 +35,16 @@ const readable = (text) =>
  * @property {string} label
  */
 
-/** @typedef {{ end: number | null, decoder: TextDecoder, busy: boolean }} Reading how far the text has been read */
+/**
+ * The text that is here, and how far it has been read.
+ * @typedef {object} Reading
+ * @property {string} text
+ * @property {number} most how many characters of it are kept
+ * @property {number} start of it, in bytes
+ * @property {number | null} end
+ * @property {TextDecoder} decoder
+ * @property {boolean} busy
+ */
 
 /** @typedef {{ start: number, end: number, total: number }} Range the part that is here, in bytes */
 
@@ -53,7 +62,7 @@ export function Log({ path, query, live, empty, label }) {
 
   useEffect(() => {
     /** @type {Reading} */
-    const mine = { end: null, decoder: new TextDecoder(), busy: false };
+    const mine = { text: "", most: KEPT, start: 0, end: null, decoder: new TextDecoder(), busy: false };
     state.current = mine;
     setText("");
     setRange(null);
@@ -64,13 +73,16 @@ export function Log({ path, query, live, empty, label }) {
         const found = await piece(path, { ...query, offset: mine.end ?? -STEP, limit: STEP * 4 });
         if (state.current !== mine) return;
         if (mine.end !== null && found.total < mine.end)
-          mine.end = null; // begun anew
+          Object.assign(mine, { end: null, decoder: new TextDecoder() }); // begun anew
         else {
-          const added = mine.decoder.decode(found.data, { stream: true });
-          const start = mine.end === null ? found.offset : undefined;
+          if (mine.end === null) mine.start = found.offset;
           mine.end = found.next;
-          if (added) setText((known) => (known + added).slice(-KEPT));
-          setRange((known) => ({ start: start ?? known?.start ?? 0, end: found.next, total: found.total }));
+          mine.text += mine.decoder.decode(found.data, { stream: true });
+          const left = mine.text.slice(0, Math.max(0, mine.text.length - mine.most));
+          mine.text = mine.text.slice(left.length);
+          mine.start += new TextEncoder().encode(left).length;
+          setText(mine.text);
+          setRange({ start: mine.start, end: found.next, total: found.total });
         }
         setProblem("");
       } catch (error) {
@@ -81,8 +93,10 @@ export function Log({ path, query, live, empty, label }) {
     };
     more();
     const timer = live ? setInterval(more, EVERY_MS) : setTimeout(more, EVERY_MS);
+    document.addEventListener("visibilitychange", more); // the page may have been opened behind another one
     return () => {
       clearInterval(timer);
+      document.removeEventListener("visibilitychange", more);
       state.current = null;
     };
   }, [key, live]);
@@ -90,11 +104,18 @@ export function Log({ path, query, live, empty, label }) {
   /** @param {Range} range */
   const earlier = async (range) => {
     const start = Math.max(0, range.start - STEP * 2);
+    const mine = state.current;
     try {
       const found = await piece(path, { ...query, offset: start, limit: range.start - start });
+      // Meanwhile another text may stand here, or the beginning of this one have gone for its end.
+      if (!mine || state.current !== mine || mine.start !== range.start) return;
+      const added = new TextDecoder().decode(found.data);
+      mine.text = added + mine.text;
+      mine.most += added.length;
+      mine.start = start;
       setFollow(false);
-      setText((known) => new TextDecoder().decode(found.data) + known);
-      setRange({ ...range, start });
+      setText(mine.text);
+      setRange((known) => known && { ...known, start });
     } catch (error) {
       setProblem(messageOf(error));
     }
@@ -161,16 +182,17 @@ const HITS_MAX = 5000;
  * @param {string} text
  * @param {string} find
  */
-function split(text, find) {
+export function split(text, find) {
   if (!find) return [text];
-  const low = text.toLowerCase();
-  const wanted = find.toLowerCase();
+  // Not by small letters: a text may have more of them than it has letters.
+  const wanted = new RegExp(find.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "gi");
   /** @type {string[]} */
   const parts = [];
   let from = 0;
-  for (let at = low.indexOf(wanted); at >= 0 && parts.length < 2 * HITS_MAX; at = low.indexOf(wanted, from)) {
-    parts.push(text.slice(from, at), text.slice(at, at + wanted.length));
-    from = at + wanted.length;
+  for (const { 0: hit, index } of text.matchAll(wanted)) {
+    parts.push(text.slice(from, index), hit);
+    from = index + hit.length;
+    if (parts.length >= 2 * HITS_MAX) break;
   }
   return [...parts, text.slice(from)];
 }

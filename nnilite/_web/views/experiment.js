@@ -220,7 +220,10 @@ function Others({ known }) {
     /** @type {Promise<{ experiments: Listed[] }>} */
     const asked = get("experiments");
     asked.then(
-      (answer) => setFound(answer.experiments),
+      (answer) => {
+        setFound(answer.experiments);
+        setProblem("");
+      },
       (error) => setProblem(error.message),
     );
   }, [connection.value.state]);

@@ -45,7 +45,9 @@ export function Provenance() {
     const answer = get("provenance", { start: asked });
     answer.then(
       (one) => {
-        if (!gone) setFound(one);
+        if (gone) return;
+        setFound(one);
+        setProblem("");
       },
       (error) => !gone && setProblem(messageOf(error)),
     );
