@@ -57,8 +57,8 @@ of the folders in `harness.mixed_work.COMPUTE`."""
 _SHORT_UI = tuple(
     f"tests/e2e/test_ui_{name}.py::"
     for name in (
-        *("attributes", "fronts", "hub_first", "more_charts", "remembered"),
-        *("stopped_trials", "trial_roles", "trial_use"),
+        *("attributes", "exact_numbers", "fronts", "hub_first", "more_charts", "odd_names"),
+        *("remembered", "stopped_trials", "trial_roles", "trial_use"),
     )
 )
 """Files that share one Chromium, whose start takes two seconds. Each of the longer ones has its own."""
