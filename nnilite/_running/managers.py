@@ -25,8 +25,8 @@ END_TIMEOUT_S = 90.0
 _POLL_S = 0.02
 _ASK_EVERY_S = 3.0
 _KILLED_S = 10.0  # how long the system may take to remove a killed process
-_LAST_WORD_S = 3.0
 _REMOVED_S = 1.0  # ... and how long it usually takes at most
+_LAST_WORD_S = 3.0
 _STOPPED_TIMEOUT_S = 2.0  # a manager may be stopped for an instant only, as by a debugger
 
 
