@@ -34,6 +34,8 @@ def expand(file: Path, output: Path | None = None) -> Written:
     """
     import yaml
 
+    if file.suffix == ".py":
+        raise ConfigError("is a program; give the config whose trialCommand runs it", Place(str(file)))
     document, source = read_yaml(file)
     if not isinstance(document, Mapping):
         raise ConfigError("is not a mapping of fields", Place(str(file)))

@@ -64,7 +64,7 @@ def find_command_hints(command: str, code: Path, parameters: Iterable[str] = ())
     hints = [f"trialCommand: {problem}" for problem in find_program_faults(command, code)]
     scripts = _scripts(command)
     hints += [
-        f"trialCommand: {word} has annotations of NNI, which do nothing by themselves; `nnictl config expand FILE` "
+        f"trialCommand: {word} has annotations of NNI, which do nothing by themselves; `nnictl config expand CONFIG` "
         "makes a program with calls of them"
         for word in scripts
         if _is_annotated(code / word)

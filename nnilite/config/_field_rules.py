@@ -43,7 +43,7 @@ _LOOKUPS = {"tuner": "tuner_class", "assessor": "assessor_class"}
 def complete(values: Values, at: At) -> CheckedServices:
     """Check the rules, note faults, and set the values that depend on other fields."""
     if values.get("use_annotation") is True:
-        cure = "`nnictl config expand FILE` makes a program with calls and its search space of them"
+        cure = "`nnictl config expand CONFIG` makes a program with calls and its search space of them"
         at.below("useAnnotation").fault(f"annotations are not read at the start; {cure}, and a configuration for both")
     _convert_advisor(values, at)
     for word in ("tuner", "assessor"):

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from nnilite._cli.nnictl import run
+from nnilite._nni import annotated_configs
 from nnilite._nni.annotations import expand
 from nnilite._nni.program_text import ProgramText
 from nnilite.config import load
@@ -206,7 +207,7 @@ def test_the_command_that_the_fault_names_makes_a_config_that_works(
     code.mkdir()
     (code / "trial.py").write_text(PROGRAM)
     (code / "data.txt").write_text("kept")
-    with pytest.raises(ConfigError, match="`nnictl config expand FILE`"):
+    with pytest.raises(ConfigError, match="`nnictl config expand CONFIG`"):
         load(config).checked()
     assert run(["config", "expand", str(config)]) == 0
     assert f"nnictl create --config {tmp_path / 'config-expanded.yml'}" in capsys.readouterr().out
@@ -298,3 +299,10 @@ def test_many_annotations_are_read_in_proportion_to_their_number() -> None:
     lines = ProgramText.parse((pair * 3).encode())
     assert lines._starts is lines._starts  # they are found once, not once for each annotation
     assert expand((pair * 3).encode(), "t", "t.py").text.count(b"get_next_parameter") == 3
+
+
+def test_a_program_in_place_of_its_config_is_refused_with_the_cure(tmp_path: Path) -> None:
+    program = tmp_path / "mnist.py"
+    program.write_text('"""@nni.variable(nni.choice(1, 2), name=x)"""\nx = 1\n')
+    with pytest.raises(ConfigError, match=r"mnist\.py: is a program; give the config whose trialCommand runs it"):
+        annotated_configs.expand(program)

@@ -114,7 +114,7 @@ def test_quotes_of_a_word_processor_are_a_warning(folder: Path) -> None:
 def test_a_script_with_annotations_is_named_with_the_command_that_expands_them(folder: Path) -> None:
     (folder / "trial.py").write_text("def f():\n    '''@nni.report_final_result(1)'''\n")
     [warning] = warned(folder, "python3 trial.py")
-    assert "trial.py has annotations of NNI, which do nothing by themselves; `nnictl config expand FILE`" in warning
+    assert "trial.py has annotations of NNI, which do nothing by themselves; `nnictl config expand CONFIG`" in warning
 
 
 def test_a_script_that_only_mentions_annotations_is_none(folder: Path) -> None:

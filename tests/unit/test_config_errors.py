@@ -145,7 +145,7 @@ def test_the_file_used_here_is_good(tmp_path):
             with_line("useAnnotation: true"),
             9,
             "useAnnotation",
-            "`nnictl config expand FILE`",
+            "`nnictl config expand CONFIG`",
         ),
         (with_line("experimentType: nas"), 9, "experimentType", "neural architecture search is not available"),
         (with_line("experimentType: hyper"), 9, "experimentType", "it must be hpo"),
