@@ -20,12 +20,12 @@ from nnilite.tuner import Call, CallKind
 from nnilite.tuning.class_args import construct
 from nnilite.tuning.cube import Cube
 from nnilite.tuning.learning import Point, PointState
-from nnilite_optuna import AutoTuner, _auto, _bayes, _belief, _matern
+from nnilite_optuna import AutoTuner, _auto, _bayes, _matern, _posterior
 from nnilite_optuna._auto import choose
 from nnilite_optuna._bayes import BayesTuner, log_improvement
-from nnilite_optuna._belief import Belief, rank_worse_half
 from nnilite_optuna._fronts import find_front, make_gain
 from nnilite_optuna._matern import MaternProcess, likeliest
+from nnilite_optuna._posterior import Posterior, rank_worse_half
 from nnilite_optuna._success import Success, log_below
 
 NUMBERS = {f"x{k}": {"_type": "uniform", "_value": [-5, 5]} for k in range(3)}
@@ -173,7 +173,7 @@ def test_no_proposal_waits_for_the_fits_of_all_objectives(monkeypatch):
     tuner.import_data([{"parameter": p, "value": dict(zip("abc", p.values(), strict=True))} for p in known])
     tuner.generate_parameters(0)
     fits = []
-    monkeypatch.setattr(_belief, "likeliest", lambda *args: fits.append(number) or likeliest(*args))
+    monkeypatch.setattr(_posterior, "likeliest", lambda *args: fits.append(number) or likeliest(*args))
     for number in range(1, 9):
         parameters = tuner.generate_parameters(number)
         tuner.receive_trial_result(number, parameters, dict(zip("abc", parameters.values(), strict=True)))
@@ -297,14 +297,14 @@ def two_losses(count: int) -> list[Point]:
 
 def test_no_proposal_waits_for_more_than_half_of_a_long_fit(monkeypatch):
     fits = []
-    monkeypatch.setattr(_belief, "likeliest", lambda *args: fits.append(len(args[1])) or likeliest(*args))
-    belief, counts = Belief(Cube(SearchSpace.parse(NUMBERS))), []
+    monkeypatch.setattr(_posterior, "likeliest", lambda *args: fits.append(len(args[1])) or likeliest(*args))
+    posterior, counts = Posterior(Cube(SearchSpace.parse(NUMBERS))), []
     for point in two_losses(105):
-        belief.learn(point)
+        posterior.learn(point)
         fits.clear()
-        if belief.results >= _belief._LONG_FITS:
+        if posterior.results >= _posterior._LONG_FITS:
             for objective in (0, 1):
-                belief.process(objective)
+                posterior.process(objective)
             counts.append(len(fits))
     assert counts[0] > 1  # as nothing was fitted before
     assert max(counts[1:]) == 1
@@ -337,12 +337,14 @@ def test_losses_that_are_alike_or_huge_have_finite_ranks_in_their_order(losses):
     ],
 )
 def test_a_plateau_is_where_three_results_share_the_smallest_loss(losses, margins, found):
-    belief = Belief(Cube(SearchSpace.parse(NUMBERS)))
-    assert not belief.is_on_plateau()
+    posterior = Posterior(Cube(SearchSpace.parse(NUMBERS)))
+    assert not posterior.is_on_plateau()
     for number, one in enumerate(losses):
         state = PointState.DONE if one else PointState.POOR
-        belief.learn(Point({}, {(name,): float(number) for name in NUMBERS}, state=state, losses=one, margins=margins))
-    assert belief.is_on_plateau() is found
+        posterior.learn(
+            Point({}, {(name,): float(number) for name in NUMBERS}, state=state, losses=one, margins=margins)
+        )
+    assert posterior.is_on_plateau() is found
 
 
 def propose_where_some_diverge(diverged: float) -> list[dict]:
@@ -364,23 +366,23 @@ def test_how_far_trainings_diverged_changes_no_proposal():
 def test_with_several_objectives_or_constraints_losses_count_as_they_are(losses, margins):
     spread = []
     for worst in (5.0, 500.0):
-        belief = Belief(Cube(SearchSpace.parse(NUMBERS)))
+        posterior = Posterior(Cube(SearchSpace.parse(NUMBERS)))
         for number in range(5):
             found = (worst if number == 4 else float(number), *losses[1:])
             flat = {(name,): float(number) for name in NUMBERS}
-            belief.learn(Point({}, flat, state=PointState.DONE, losses=found, margins=margins))
-        spread.append(belief._known(5, 0)[1].max())
+            posterior.learn(Point({}, flat, state=PointState.DONE, losses=found, margins=margins))
+        spread.append(posterior._known(5, 0)[1].max())
     assert spread == [5.0, 500.0]
 
 
 def test_a_divided_fit_is_the_same_after_a_replay():
     space = SearchSpace.parse(NUMBERS)
-    live, points = Belief(Cube(space)), two_losses(92)
+    live, points = Posterior(Cube(space)), two_losses(92)
     known = np.full((1, 3), 0.3)
     for number, point in enumerate(points, 1):
         live.learn(point)
         if number in (87, 88, 89, 90, 92):  # a fit to 88 is begun, and ended, then one of the second objective
-            again = Belief(Cube(space))
+            again = Posterior(Cube(space))
             for other in points[:number]:
                 again.learn(other)
             expected = [live.process(objective)[0].predict(known) for objective in (0, 1)]

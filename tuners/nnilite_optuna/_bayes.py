@@ -28,7 +28,7 @@ _STRAYS_EACH = 3  # how many proposals have one at random, in a space with branc
 _NEARLY_ALIKE = 1e6  # what they lose of their score
 
 
-class Outlook(NamedTuple):
+class ExpectedGain(NamedTuple):
     """The rows of the best results, and the logarithm of what feature rows are expected to gain over them.
 
     gain: None while nothing is feasible.
@@ -54,10 +54,10 @@ class BayesTuner(LearningTuner):
 
     def _restart(self) -> None:
         from nnilite.tuning.cube import Cube
-        from nnilite_optuna._belief import Belief
+        from nnilite_optuna._posterior import Posterior
 
         self._cube: Cube = Cube(self.space)
-        self._belief: Belief = Belief(self._cube)
+        self._posterior: Posterior = Posterior(self._cube)
         self._count = 0
         self._has_branches = any(parameter.nested for parameter in self.space.parameters)
 
@@ -65,8 +65,8 @@ class BayesTuner(LearningTuner):
         self._count += 1
 
     def _closed(self, point: Point) -> None:
-        row = self._belief.learn(point)
-        if point.state is PointState.FAILED and self._belief.is_new_failure(row):
+        row = self._posterior.learn(point)
+        if point.state is PointState.FAILED and self._posterior.is_new_failure(row):
             self._seen.discard(canonical(point.parameters))  # it may have been bad luck: a second chance
 
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
@@ -78,7 +78,7 @@ class BayesTuner(LearningTuner):
         if not self._cube.width:
             return self.space.sample(rng)
         running = self._cube.positions([p.flat for p in self._running.values() if p.flat is not None])
-        begins = self._count < min(10, 2 + self._cube.width) or self._belief.results < 2
+        begins = self._count < min(10, 2 + self._cube.width) or self._posterior.results < 2
         # What is learned of one branch says little of the parameters of another, so the process would not leave the
         # first that did well.
         strays = not begins and self._has_branches and self._count % _STRAYS_EACH == 0
@@ -87,7 +87,7 @@ class BayesTuner(LearningTuner):
         if strays:
             return self.space.sample(rng)
         if begins:
-            place, known = (self.seed, self._count), (self._belief.tried, running)
+            place, known = (self.seed, self._count), (self._posterior.tried, running)
 
             def allowed(row: Vector) -> bool:
                 return self._rules is None or self._rules.violated(self.space.build(self._cube.flat(row))) is None
@@ -95,8 +95,8 @@ class BayesTuner(LearningTuner):
             row = draw_first(self._cube, place, known, generator(rng), allowed)
             return self.space.build(self._cube.flat(row))
         # The process would try the whole plateau, point by point, as nothing else promises as much.
-        if self._count % 2 and self._belief.is_on_plateau():
-            row = draw_far(self._cube, np.vstack([self._belief.tried, running]), generator(rng))
+        if self._count % 2 and self._posterior.is_on_plateau():
+            row = draw_far(self._cube, np.vstack([self._posterior.tried, running]), generator(rng))
             return self.space.build(self._cube.flat(row))
         # Matrices are small: on a busy machine more threads take twenty times the processor.
         with _find_libraries().limit(limits=1):
@@ -107,26 +107,26 @@ class BayesTuner(LearningTuner):
         """Return the most promising of candidates that are drawn anywhere, then searched near the best ones."""
         import numpy as np
 
-        cube, feasible, success = self._cube, self._belief.feasible(), self._belief.success()
-        outlook = self._look_out(np.vstack([running, success.hopeless]), feasible, numbers)
+        cube, feasible, success = self._cube, self._posterior.feasible(), self._posterior.success()
+        expected = self._find_gain(np.vstack([running, success.hopeless]), feasible, numbers)
         finite = self.distinct and not cube.continuous.any()
-        tried = {row.tobytes() for row in (*self._belief.closed, *running)} if finite else set()
+        tried = {row.tobytes() for row in (*self._posterior.closed, *running)} if finite else set()
 
         def score(candidates: Matrix) -> Vector:
             found = np.zeros(len(candidates))
-            if outlook.gain is not None:
-                found = outlook.gain(cube.features(candidates))
+            if expected.gain is not None:
+                found = expected.gain(cube.features(candidates))
             found = success.weigh(found, candidates)
             if feasible is not None:
                 found = found + feasible.log_chance(candidates)
             if self._prior is not None:
-                found = found + _PRIOR_WEIGHT / self._belief.results * self._prior.log_density(cube, candidates)
+                found = found + _PRIOR_WEIGHT / self._posterior.results * self._prior.log_density(cube, candidates)
             found = np.where(cube.nearly_alike(candidates, running), found - _NEARLY_ALIKE, found)
             if not tried:
                 return found
             return np.where([row.tobytes() in tried for row in cube.settled(candidates)], -np.inf, found)
 
-        found = np.vstack([cube.drawn(_FAR, numbers), cube.near(outlook.leaders, _NEAR, numbers)])
+        found = np.vstack([cube.drawn(_FAR, numbers), cube.near(expected.leaders, _NEAR, numbers)])
         scores = score(found)
         for _ in range(_ROUNDS):
             top = self._leaders(found, scores)
@@ -134,19 +134,19 @@ class BayesTuner(LearningTuner):
             found, scores = np.vstack([found[top], around]), np.concatenate([scores[top], score(around)])
         return np.asarray(found[self._leaders(found, scores)[0]])
 
-    def _look_out(self, aside: Matrix, feasible: Feasible | None, numbers: np.random.Generator) -> Outlook:
+    def _find_gain(self, aside: Matrix, feasible: Feasible | None, numbers: np.random.Generator) -> ExpectedGain:
         """Return what to expect of candidates. `aside`: rows to keep away from, since trials run there or fail."""
         import numpy as np
 
-        process, rows = self._belief.process()
+        process, rows = self._posterior.process()
         means, _ = process.predict(self._cube.features(rows))
         violations = np.zeros(len(rows)) if feasible is None else feasible.violations
         leaders = rows[np.lexsort((means, violations))[:5]]
         lowest = float(means[violations == 0.0].min(initial=math.inf))
         if lowest == math.inf:
-            return Outlook(leaders, None)
+            return ExpectedGain(leaders, None)
         process = process.believing(self._cube.features(aside))
-        return Outlook(leaders, lambda features: log_improvement(*process.predict(features), lowest))
+        return ExpectedGain(leaders, lambda features: log_improvement(*process.predict(features), lowest))
 
     def _leaders(self, rows: Matrix, scores: Vector) -> list[int]:
         """Return the numbers of the best rows, the best first: of those that satisfy the constraints, if any does."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnilite_optuna._matern import MaternProcess, Scales, likeliest
+from nnilite_optuna._matern import KernelParameters, MaternProcess, likeliest
 from nnilite_optuna._success import log_below
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Feasible:
     margins: a row for each result, a column for each constraint; infinite where the result does not tell.
     """
 
-    def __init__(self, cube: Cube, rows: Matrix, margins: Matrix, scales: Sequence[Scales]) -> None:
+    def __init__(self, cube: Cube, rows: Matrix, margins: Matrix, scales: Sequence[KernelParameters]) -> None:
         self._cube = cube
         features = cube.features(rows)
         self._limits: list[tuple[MaternProcess, float]] = []
@@ -44,7 +44,7 @@ class Feasible:
         return found
 
 
-def fit_scales(cube: Cube, rows: Matrix, margins: Matrix) -> list[Scales]:
+def fit_scales(cube: Cube, rows: Matrix, margins: Matrix) -> list[KernelParameters]:
     """Return the likeliest hyperparameters of each constraint."""
     features = cube.features(rows)
     return [likeliest(features, _bend(column)[0], cube.groups)[0] for column in margins.T]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nnilite_optuna._bayes import BayesTuner, Outlook
+from nnilite_optuna._bayes import BayesTuner, ExpectedGain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,29 +35,29 @@ class FrontTuner(BayesTuner):
         super().__init__("minimize", seed)
         self._objectives = objectives
 
-    def _look_out(self, aside: Matrix, feasible: Feasible | None, numbers: np.random.Generator) -> Outlook:
+    def _find_gain(self, aside: Matrix, feasible: Feasible | None, numbers: np.random.Generator) -> ExpectedGain:
         import numpy as np
 
         cube = self._cube
-        learned = [self._belief.process(place) for place in range(self._objectives)]
+        learned = [self._posterior.process(place) for place in range(self._objectives)]
         rows = learned[0][1]
         means = np.column_stack([process.predict(cube.features(rows))[0] for process, _ in learned])
         violations = np.zeros(len(rows)) if feasible is None else feasible.violations
         good = np.flatnonzero(violations == 0.0)
         if not len(good):
-            return Outlook(rows[np.argsort(violations, kind="stable")[:_MOST_LEADERS]], None)
+            return ExpectedGain(rows[np.argsort(violations, kind="stable")[:_MOST_LEADERS]], None)
         front = good[find_front(means[good])]
         processes = [process.believing(cube.features(aside)) for process, _ in learned]
         gain = make_gain(means[front], means[good], processes, numbers)
         chosen = numbers.permutation(front)[:_MOST_LEADERS]
-        return Outlook(rows[chosen], gain)
+        return ExpectedGain(rows[chosen], gain)
 
 
 def find_front(values: Matrix) -> list[int]:
     """Return the numbers of the rows that no other one beats; of equal rows the first."""
     import numpy as np
 
-    from nnilite_optuna._belief import find_as_good
+    from nnilite_optuna._posterior import find_as_good
 
     order = np.lexsort(values.T[::-1])  # so that no row is beaten by one after it
     beaten = np.triu(find_as_good(values[order]), 1).any(axis=0)

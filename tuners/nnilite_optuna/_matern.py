@@ -23,7 +23,7 @@ _SMALLEST_GAIN = 1e-3  # of a step, in units of log-likelihood
 
 
 @dataclass(frozen=True)
-class Scales:
+class KernelParameters:
     """Hyperparameters: the variance, a length for each feature, and the variance of the noise."""
 
     variance: float
@@ -31,7 +31,7 @@ class Scales:
     noise: float
 
 
-def likeliest(features: Matrix, values: Vector, groups: Sequence[int]) -> tuple[Scales, float]:
+def likeliest(features: Matrix, values: Vector, groups: Sequence[int]) -> tuple[KernelParameters, float]:
     """Return the likeliest hyperparameters, and the logarithm of their posterior density.
 
     groups: of each feature, the number of the parameter that it belongs to; its features share a length.
@@ -48,13 +48,13 @@ def likeliest(features: Matrix, values: Vector, groups: Sequence[int]) -> tuple[
     start = np.concatenate([[0.0], np.full(count, math.log(0.5)), [math.log(1e-2)]])
     theta, fall = _descend(unlikely, start)
     variance, *lengths, noise = np.exp(theta)
-    return Scales(float(variance), np.array(lengths)[group], float(noise)), -fall
+    return KernelParameters(float(variance), np.array(lengths)[group], float(noise)), -fall
 
 
 class MaternProcess:
     """The process given results. `exact` rows are known without noise: those that are believed, not measured."""
 
-    def __init__(self, scales: Scales, features: Matrix, values: Vector, exact: int = 0) -> None:
+    def __init__(self, scales: KernelParameters, features: Matrix, values: Vector, exact: int = 0) -> None:
         self._scales = scales
         self._known = features / scales.lengths
         noise = np.full(len(values), scales.noise)

@@ -32,7 +32,7 @@ def get_remembering_tpe() -> Callable[..., TPESampler]:
         def __init__(self, always: Axes | None, **arguments: Any) -> None:
             super().__init__(**arguments)
             self._moving = always and {name: always[name] for name in sorted(always) if not always[name].single()}
-            self._ledgers: dict[tuple[str, ...], Ledger] = {}  # by the names that are proposed together
+            self._ranks: dict[tuple[str, ...], TrialRanks] = {}  # by the names that are proposed together
 
         def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Axes:
             if self._moving is None or not self._is_multivariate(study) or not self._n_startup_trials:
@@ -40,14 +40,14 @@ def get_remembering_tpe() -> Callable[..., TPESampler]:
             return self._moving
 
         def _sample(self, study: Study, trial: FrozenTrial, search_space: Axes) -> dict[str, Any]:
-            ledger = self._ledgers.setdefault(tuple(search_space), Ledger(search_space))
+            ranks = self._ranks.setdefault(tuple(search_space), TrialRanks(search_space))
             trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-            ledger.learn(trials)
-            rows = ledger.rows
+            ranks.learn(trials)
+            rows = ranks.rows
             if self._constant_liar:
-                running = [other for other in ledger.list_running(trials) if other.number != trial.number]
-                rows = rows | {other.number: ledger.read(self._get_params(other, study)) for other in running}
-            best = ledger.find_best(self._gamma or default_gamma)
+                running = [other for other in ranks.list_running(trials) if other.number != trial.number]
+                rows = rows | {other.number: ranks.read(self._get_params(other, study)) for other in running}
+            best = ranks.find_best(self._gamma or default_gamma)
 
             def estimator(chosen: list[Row]) -> Any:
                 columns = np.array(chosen, dtype=float).reshape(-1, len(search_space)).T
@@ -63,7 +63,7 @@ def get_remembering_tpe() -> Callable[..., TPESampler]:
     return RememberingTPE
 
 
-class Ledger:
+class TrialRanks:
     """What is known of the trials that have ended: rank and row of those that did not fail, by their number."""
 
     def __init__(self, axes: Axes) -> None:

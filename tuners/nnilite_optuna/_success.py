@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnilite_optuna._matern import MaternProcess, Scales
+from nnilite_optuna._matern import KernelParameters, MaternProcess
 
 if TYPE_CHECKING:
     from nnilite.tuning.cube import Cube, Matrix, Vector
@@ -40,7 +40,7 @@ class Success:
         self._expected = (count + 1.0 - len(self._failed)) / (len(rows) + 1.0)
         labels = np.repeat([1.0, -1.0], [count, len(self._failed)]) - self._expected
         features = cube.features(rows)
-        self._process = MaternProcess(Scales(1.0, np.full(features.shape[1], _REACH), 1.0), features, labels)
+        self._process = MaternProcess(KernelParameters(1.0, np.full(features.shape[1], _REACH), 1.0), features, labels)
 
     @cached_property
     def hopeless(self) -> Matrix:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nnilite.tuning.learning import Point, PointState
 from nnilite_optuna._feasible import Feasible, fit_scales
-from nnilite_optuna._matern import MaternProcess, Scales, likeliest
+from nnilite_optuna._matern import KernelParameters, MaternProcess, likeliest
 from nnilite_optuna._success import Success
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ _FEWEST_RANKED = 4  # losses; the median of fewer says little
 _PLATEAU = 3  # results with the smallest loss that are no coincidence
 _EQUAL = 1e-12  # of the largest loss: differences that are rounding
 
-Fit = tuple[float, Scales, float]  # the logarithm of the density, the scales, and the power of the losses
+Fit = tuple[float, KernelParameters, float]  # the logarithm of the density, the scales, and the power of the losses
 
 
-class Belief:
+class Posterior:
     """The points that have ended, as rows of a cube, and the process given their losses."""
 
     def __init__(self, cube: Cube) -> None:
@@ -38,7 +38,7 @@ class Belief:
         self._failures: Counter[bytes] = Counter()  # of each row
         self._plain: dict[int, tuple[int, Fit]] = {}  # of objectives, to so many results: with the losses as they are
         self._fits: dict[int, tuple[int, Fit]] = {}  # likewise: the likelier one of this and that with bent losses
-        self._limit_fit: tuple[int, list[Scales]] | None = None  # likewise, of each result constraint
+        self._limit_fit: tuple[int, list[KernelParameters]] | None = None  # likewise, of each result constraint
         self._chosen: tuple[int, list[int]] | None = None  # of so many points, the numbers of those that count
         self.results = 0
 
