@@ -224,7 +224,7 @@ class AttemptRun:
             outputs = self._outputs if self._spec.send_output else {}
             given = (self._spec, self._folder, outputs, self.run_id, self._wake.poke)
             self._made = _read_patiently(
-                self._folder, self._wake, "this program", lambda: _make_courier(*given), _IMPORT_S
+                self._folder, self._wake, "this program", lambda: _make_sender(*given), _IMPORT_S
             )
             if self._made is None:
                 raise OSError("the keeper's own modules cannot be read")
@@ -438,7 +438,7 @@ class AttemptRun:
         )
 
 
-def _make_courier(
+def _make_sender(
     spec: Spec, folder: Folder, outputs: Dict[str, OutputFile], run_id: str, poke: Callable[[], None]
 ) -> ReportSender:
     """Import what reports need, which a trial's start did not wait for, and make the sender."""

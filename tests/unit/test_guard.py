@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._experiments import registry
-from nnilite._experiments.file_guard import Guard, KeeperFile, Kept
+from nnilite._experiments.file_guard import Guard, GuardedFile, KeeperFile
 from nnilite._experiments.locking import ManagerLock
 from nnilite.errors import NotFound
 from nnilite.testing import eventually
@@ -29,7 +29,7 @@ def test_a_look_that_is_under_way_ends_before_the_manager_and_none_follows(
     monkeypatch.setattr(registry, "make_folders", slow)
     lock = ManagerLock(tmp_path)
     lock.acquire()
-    guard = Guard(tmp_path, lock, KeeperFile(tmp_path / "keeper.pyz"), {tmp_path / "token": Kept(b"t")})
+    guard = Guard(tmp_path, lock, KeeperFile(tmp_path / "keeper.pyz"), {tmp_path / "token": GuardedFile(b"t")})
     look, close = threading.Thread(target=guard.look), threading.Thread(target=guard.close)
     look.start()
     assert looks.wait(60)
