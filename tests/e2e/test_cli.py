@@ -185,7 +185,7 @@ def test_a_manager_that_dies_is_told_with_what_to_do(write: Write) -> None:
         os.kill(pid, signal.SIGKILL)
         _, err = process.communicate(timeout=60)
     assert process.returncode in (1, 5)
-    assert f"`nnictl resume {_only().id}` resumes it" in err
+    assert f"`nnictl resume {_only().id}` continues it" in err
     assert "Traceback" not in err
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from nnilite._keeper.folder import WRITER_SUFFIX
+
 SAVES = """
 import nnilite
 x = nnilite.get_next_parameter()["x"]
@@ -30,7 +32,7 @@ class Places:
 
     def left(self) -> tuple[set[str], set[str]]:
         """The files of checkpoints, as `trial/name`, here and in the shared folder."""
-        here = {str(path.relative_to(self.here)) for path in _files(self.here)}
+        here = {str(path.relative_to(self.here)) for path in _files(self.here) if path.suffix != WRITER_SUFFIX}
         shared = {
             f"{path.relative_to(self.shared).parts[0]}/{path.name}"
             for path in _files(self.shared)
@@ -58,7 +60,9 @@ def test_only_the_best_trial_keeps_its_checkpoints(start: Any, mount: Path) -> N
     running = start(SAVES, checkpoint={"keep": "best"}, sharedStorage=storage(mount))
     best = running.wait("DONE")["best"]["id"]
     wanted = {f"{best}/epoch0", f"{best}/epoch1"}
-    running.wait_for(lambda: Places(running.directory, mount).left() == (wanted, wanted))
+    places = Places(running.directory, mount)
+    running.wait_for(lambda: places.left() == (wanted, wanted))
+    running.wait_for(lambda: [note.stem for note in places.here.glob(f"*{WRITER_SUFFIX}")] == [best])
 
 
 def test_a_trial_that_runs_again_finds_the_last_one_and_a_resume_tidies_up_the_rest(start: Any, mount: Path) -> None:

@@ -177,7 +177,10 @@ def nnictl(words: list[str], output: int) -> tuple[int, bytes]:
 
 @pytest.mark.process
 @pytest.mark.parametrize("words", [["--version"], ["--help"], ["help", "create"], ["experiment", "list", "--all"]])
-def test_output_that_nobody_reads_to_its_end_is_no_error(words: list[str]) -> None:
+def test_output_that_nobody_reads_to_its_end_is_no_error(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path))
     reads, writes = os.pipe()
     os.close(reads)
     try:
@@ -188,7 +191,10 @@ def test_output_that_nobody_reads_to_its_end_is_no_error(words: list[str]) -> No
 
 @pytest.mark.process
 @pytest.mark.parametrize("words", [["--version"], ["experiment", "list", "--all"]])
-def test_output_for_which_the_disk_has_no_room_is_told_in_a_sentence(words: list[str]) -> None:
+def test_output_for_which_the_disk_has_no_room_is_told_in_a_sentence(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path))
     with Path("/dev/full").open("wb") as full:
         said = b"ERROR: No space left on device; free some disk space, then try again.\n"
         assert nnictl(words, full.fileno()) == (1, said)
