@@ -189,12 +189,11 @@ class ModelTable:
 
     def objective(self, seed: int) -> Callable[[dict[str, Any]], float]:
         """The loss of one way to divide the data: with one seed always the same one for the same parameters."""
+        return lambda parameters: self.train(self.row(parameters), seed)
 
-        def loss(parameters: dict[str, Any]) -> float:
-            row = self.row(parameters)
-            return float(self.losses[row, random.Random(f"{seed} {row}").randrange(self.losses.shape[1])])
-
-        return loss
+    def train(self, row: int, seed: int) -> float:
+        """Return the loss of that way for the combination with this number."""
+        return float(self.losses[row, random.Random(f"{seed} {row}").randrange(self.losses.shape[1])])
 
 
 def _valued(grid: Grid, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import json
 import math
 import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ BASELINE = "optuna default"
 AUTO = "nnilite Auto"
 RANDOM = "nnilite Random"
 AUTO_SAMPLER = "optuna AutoSampler"  # needs torch, and is left out where there is none
+ALL = "every combination"  # trained once each: what noise leaves of the regret, however well a solver searches
 CROWDS = (4, 16)  # trials at once
 SOLVERS = (
     BASELINE,
@@ -42,6 +44,7 @@ SOLVERS = (
     *(f"{one}@{crowd}" for crowd in CROWDS for one in (AUTO, BASELINE, "optuna liar")),
     "nnilite TPE",
     RANDOM,
+    ALL,
 )
 RESULTS = (25, 50, 100)
 FLOOR = 1e-3  # added to regrets: where both solvers find the best one, they are level
@@ -66,25 +69,47 @@ hours of processor time for ten seeds. `python -m benchmarks.model_record` train
 have so many trials at once; one in five dies. Solvers may have different numbers of seeds, so compare means by the
 first table.
 
+`every combination` has no search: of a whole table, each combination trained once, it takes the smallest loss. Its
+regret is the work of noise alone.
+
+"""
+ABOUT_SEEN = """\
+The search alone, without the choice by noisy losses: here the regret seen is that of the smallest loss itself, 0 for
+the smallest one of the table as this seed trains it, 1 for the median of these.
 """
 Job = tuple[str, str, str, int]
 Name = tuple[str, str]
 
 
-def regrets(job: Job) -> list[float]:
-    """After each of RESULTS results."""
-    label, collection, name, seed = job
+@cache
+def train_all(collection: str, name: str, seed: int) -> NDArray[np.float64]:
+    """Return the loss of each combination with this seed: the function that a solver sees."""
+    import numpy as np
+
     table = search_tables.table(collection, name)
+    return np.array([table.train(row, seed) for row in range(len(table.worth))])
+
+
+def regrets(job: Job) -> list[float]:
+    """After each of RESULTS results: the regret and, of solvers, then the regrets by the losses that it saw."""
+    import numpy as np
+
+    label, collection, name, seed = job
+    table, losses = search_tables.table(collection, name), train_all(collection, name, seed)
+    if label == ALL:
+        return [float(table.worth[losses.argmin()])] * len(RESULTS)
     one, _, at_once = label.partition("@")
     loss = table.objective(seed)
     results = crowded(one, table.space, seed, loss, int(at_once)) if at_once else alone(one, table.space, seed, loss)
-    smallest, regret, found = math.inf, math.nan, []
+    lowest, width = float(losses.min()), float(np.median(losses) - losses.min())
+    smallest, regret, found, seen = math.inf, math.nan, [], []
     for count, (parameters, value) in enumerate(islice(results, RESULTS[-1]), 1):
         if value < smallest:
             smallest, regret = value, float(table.worth[table.row(parameters)])
         if count in RESULTS:
             found.append(regret)
-    return found
+            seen.append((smallest - lowest) / width)
+    return found + seen
 
 
 def share(one: NDArray[np.float64], other: NDArray[np.float64], floor: float = FLOOR) -> str:
@@ -134,17 +159,35 @@ class Found:
 
 def report(runs: dict[Job, list[float]], groups: dict[str, list[Name]]) -> str:
     """The shares on each group of tables, of each family and the regrets. Compared are the seeds in common."""
-    found, lines = Found(runs), []
-    for title, names in groups.items():
-        lines += [f"{title}, {RESULTS[-1]} results each. Less is better.", "", *compare_all(found, names), ""]
+    count = len(RESULTS)
+    true = Found({job: one[:count] for job, one in runs.items()})
+    seen = Found({job: one[count:] for job, one in runs.items() if len(one) > count})
     names = next(iter(groups.values()))
-    return "\n".join([*lines, *compare_families(found, names), "", *list_regrets(found, names)])
+    lines = [
+        *compare_groups(true, groups, "regret"),
+        *compare_families(true, names, "regret"),
+        *list_regrets(true, names),
+    ]
+    if seen.seeds(names, AUTO, BASELINE):
+        lines += [
+            ABOUT_SEEN,
+            *compare_groups(seen, groups, "regret seen"),
+            *compare_families(seen, names, "regret seen"),
+        ]
+    return "\n".join(lines).rstrip("\n")
 
 
-def compare_all(found: Found, names: list[Name]) -> list[str]:
+def compare_groups(found: Found, groups: dict[str, list[Name]], what: str) -> list[str]:
+    lines = []
+    for title, names in groups.items():
+        lines += [f"{title}, {RESULTS[-1]} results each. Less is better.", "", *compare_all(found, names, what), ""]
+    return lines
+
+
+def compare_all(found: Found, names: list[Name], what: str) -> list[str]:
     """The table of shares."""
     lines = [
-        "| regret | as a share of that of | seeds | " + " | ".join(f"{count} results" for count in RESULTS) + " |",
+        f"| {what} | as a share of that of | seeds | " + " | ".join(f"{count} results" for count in RESULTS) + " |",
         "| --- " * (len(RESULTS) + 3) + "|",
     ]
     for label, other in list_pairs([label for label in SOLVERS if found.seeds(names, label, BASELINE)]):
@@ -169,11 +212,11 @@ def list_pairs(labels: list[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def compare_families(found: Found, names: list[Name]) -> list[str]:
+def compare_families(found: Found, names: list[Name], what: str) -> list[str]:
     """Auto's shares on the tables of each collection or model."""
     rivals = [label for label in (BASELINE, RANDOM) if found.seeds(names, AUTO, label)]
     heads = [f"of {label}, {count} results" for label in rivals for count in RESULTS]
-    lines = [f"| {AUTO}'s share | tables | " + " | ".join(heads) + " |", "| --- " * (len(heads) + 2) + "|"]
+    lines = [f"| {AUTO}'s share of {what} | tables | " + " | ".join(heads) + " |", "| --- " * (len(heads) + 2) + "|"]
     for family in dict.fromkeys(family for family, _ in names):
         members = [name for name in names if name[0] == family]
         cells = []
@@ -182,7 +225,7 @@ def compare_families(found: Found, names: list[Name]) -> list[str]:
             one, two = (found.regrets(members, which, seeds).mean(axis=1) for which in (AUTO, label))
             cells += [f"{divide_means(one[:, k], two[:, k], FLOOR):.2f}" for k in range(len(RESULTS))]
         lines.append(f"| {family} | {len(members)} | " + " | ".join(cells) + " |")
-    return lines
+    return [*lines, ""]
 
 
 def list_regrets(found: Found, names: list[Name]) -> list[str]:
@@ -193,7 +236,7 @@ def list_regrets(found: Found, names: list[Name]) -> list[str]:
     columns = [found.regrets(names, one, found.seeds(names, one))[:, :, -1].mean(axis=1) for one in labels]
     for row, name in enumerate(names):
         lines.append(f"| {' '.join(name)} | " + " | ".join(f"{column[row]:.4f}" for column in columns) + " |")
-    return lines
+    return [*lines, ""]
 
 
 def group_tables(*, development: bool) -> dict[str, list[Name]]:

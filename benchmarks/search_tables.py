@@ -65,13 +65,12 @@ class Table:
 
     def objective(self, seed: int) -> Callable[[dict[str, Any]], float]:
         """The loss of one training of these parameters: with one seed always the same one."""
+        return lambda parameters: self.train(self.row(parameters), seed)
 
-        def loss(parameters: dict[str, Any]) -> float:
-            row = self.row(parameters)
-            runs = self.runs[row]
-            return float(runs[random.Random(f"{seed} {row}").randrange(len(runs))])
-
-        return loss
+    def train(self, row: int, seed: int) -> float:
+        """Return the loss of that training of the combination with this number."""
+        runs = self.runs[row]
+        return float(runs[random.Random(f"{seed} {row}").randrange(len(runs))])
 
 
 def available() -> bool:

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import search_shares, search_tables
+from benchmarks.model_tables import ModelTable
+
+np = pytest.importorskip("numpy")
 
 
 def test_the_page_gets_the_figures_and_keeps_its_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,6 +35,36 @@ def test_the_page_gets_the_figures_and_keeps_its_notes(tmp_path: Path, monkeypat
     assert "| svm | 1 | 1.00 | 1.00 | 1.00 |" in text
     assert "| svm odd | 0.3990 | 0.3990 |" in text
     assert text.endswith("|\n\nWhat this run shows:\n\n- It is level.\n")
+
+
+def test_noise_is_told_from_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two combinations that are best, one is by luck; the solver takes the middle one first, then the lucky one."""
+    losses = np.array([[0.5, 0.5], [0.0, 1.5], [0.25, 0.25], [1.0, 1.0], [0.75, 0.75]])
+    grid = {"x": list(range(5))}
+    made = ModelTable(grid, losses, {repr({"x": x}): x for x in range(5)})
+    monkeypatch.setattr(search_tables, "table", lambda collection, name: made)
+    monkeypatch.setattr(search_shares, "RESULTS", (1, 2))
+    monkeypatch.setattr(search_shares, "alone", lambda *_: (({"x": x}, made.train(x, seed)) for x in (0, 1, 2)))
+    search_shares.train_all.cache_clear()
+    seed = next(seed for seed in range(99) if made.train(1, seed) == 0.0)
+    worth = made.worth.tolist()
+    assert search_shares.regrets((search_shares.ALL, "svm", "made", seed)) == [worth[1], worth[1]]
+    assert search_shares.regrets(("nnilite Auto", "svm", "made", seed)) == [worth[0], worth[1], 1.0, 0.0]
+
+
+def test_the_regret_seen_has_a_part_of_the_page() -> None:
+    names = [("svm", "odd")]
+    runs = {
+        (label, "svm", "odd", 0): [0.399] * 3 + seen
+        for label, seen in ((search_shares.BASELINE, [0.399] * 3), (search_shares.AUTO, [0.199] * 3))
+    }
+    runs[(search_shares.ALL, "svm", "odd", 0)] = [0.199] * 3
+    true, seen = search_shares.report(runs, {"1 table": names}).split(search_shares.ABOUT_SEEN)
+    assert "| nnilite Auto | optuna default | 1 | 1.00 [1.00, 1.00] |" in true
+    assert "| every combination | optuna default | 1 | 0.50 [0.50, 0.50] |" in true
+    assert "| nnilite Auto | optuna default | 1 | 0.50 [0.50, 0.50] |" in seen
+    assert "every combination" not in seen
+    assert "| svm | 1 | 0.50 | 0.50 | 0.50 |" in seen
 
 
 def test_the_page_is_not_written_for_the_development_tables(capsys: pytest.CaptureFixture[str]) -> None:
