@@ -1,7 +1,7 @@
 """The experiments' files on this machine. Reading a folder needs no import of the manager.
 
 registry            the experiments of this machine
-manager_state        what an experiment's manager wrote last: its address, its state
+manager_state       what an experiment's manager wrote last: its address, its state
 experiment_token    the token that opens an experiment's REST interface
 documents           small files that nnilite wrote for itself, read back like files from a stranger
 locking             the right to be an experiment's only manager

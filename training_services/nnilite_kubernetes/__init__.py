@@ -29,7 +29,7 @@ _azure_files          puts keeper and code on an Azure file share
 _api                  the API server
 _kube_credentials     where a cluster is and who we are there; loaded again when it no longer accepts us
 _connections          the open connections to it, which another thread can break off
-_informer               a copy of all objects of one kind, kept up to date by watching
+_informer             a copy of all objects of one kind, kept up to date by watching
 _memory               what the service remembers about its jobs
 _kueue                why a job that Kueue has suspended is not admitted
 _status               the status of a job, from its objects and pods
