@@ -86,8 +86,12 @@ class MountedStorage:
         return f"{self.there}/{self.code_folder}/{name}"
 
     def has(self, name: str) -> bool:
-        """Return whether there is a file of this name. Raises: OSError."""
-        return size_below(self.here, f"{self.code_folder}/{name}") is not None
+        """Return whether there is a file of this name. Raises: ServiceError."""
+        try:
+            return size_below(self.here, f"{self.code_folder}/{name}") is not None
+        except OSError as error:
+            folder = self.here / self.code_folder
+            raise ServiceError(f"cannot read the storage at {folder}: {error.strerror}") from error
 
     def _write(self, name: str, content: Path | bytes) -> None:
         try:

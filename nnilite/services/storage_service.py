@@ -9,12 +9,13 @@ What trials leave there is listed and copied from here, and a storage that hangs
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nnilite._loop_waits import in_thread
+from nnilite.errors import ServiceError
 from nnilite.service import Handle, ServiceContext, TrialFile
 from nnilite.services.batch_service import ApiT, BatchService, JobT
 from nnilite.services.callback_address import CallbackAddress
@@ -42,9 +43,16 @@ class StorageService(BatchService[ApiT, JobT]):
 
     async def files(self, handle: Handle) -> Sequence[TrialFile]:
         job = str(handle["job"])
-        return await in_thread(partial(self._folders.look, job, "files", partial(self.storage().files, job)))
+        found: Sequence[TrialFile] = await self._look(job, "files", partial(self.storage().files, job))
+        return found
 
     async def fetch_file(self, handle: Handle, path: str, target: Path, most_bytes: int) -> None:
         job = str(handle["job"])
-        work = partial(self.storage().fetch_file, job, path, target, most_bytes)
-        await in_thread(partial(self._folders.look, job, "", work))
+        await self._look(job, "", partial(self.storage().fetch_file, job, path, target, most_bytes))
+
+    async def _look(self, job: str, name: str, work: Callable[[], Any]) -> Any:
+        """Do this in the folder of a job. Raises: ServiceError if it hangs, and what `work` raises."""
+        try:
+            return await in_thread(partial(self._folders.look, job, name, work))
+        except OSError as error:
+            raise ServiceError(f"the storage cannot be read now: {error.strerror}") from error
