@@ -166,15 +166,18 @@ TRACEBACK = "Traceback (most recent call last):"
 
 
 def brief(text: str) -> str:
-    """Return the first and the last line of a text, the most important ones of an exit code with a traceback.
+    """Return the first line of a text and its error, the most important ones of an exit code with a traceback.
 
-    A last line that the first one has already is left out; a traceback may name its error's module, too.
+    An error that the first line has already is left out; a traceback may name its error's module, too.
     """
+    from nnilite.records import find_error_line  # `nnictl --help` needs no records
+
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     if len(lines) < 2:
         return clean(lines[0]) if lines else ""
-    message = lines[-1].partition(": ")[2] or lines[-1].strip()
-    return clean(lines[0] if lines[0].endswith(message) else f"{lines[0]}: {lines[-1]}")
+    error = find_error_line(text)
+    message = error.partition(": ")[2] or error
+    return clean(lines[0] if lines[0].endswith(message) else f"{lines[0]}: {error}")
 
 
 def show_traceback(text: str) -> None:

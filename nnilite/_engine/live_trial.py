@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nnilite._engine.messages import LiveTrial, Settings
-from nnilite.records import DRILLED, Attempt, Exited, Json, Trial, TrialState
+from nnilite.records import DRILLED, Attempt, Exited, Json, Trial, TrialState, find_error_line
 from nnilite.tuner import scalar
 
 _LONGEST_RETRY_DELAY_S = 60.0
@@ -32,9 +32,8 @@ def retry_delay_s(times: int) -> float:
 
 
 def find_error_kind(message: str) -> str:
-    """Return the last line of a message without numbers and quoted values, equal for errors of the same kind."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return _VALUE.sub("...", lines[-1]) if lines else ""
+    """Return what a message says went wrong, without numbers and quoted values: equal for errors of the same kind."""
+    return _VALUE.sub("...", find_error_line(message))
 
 
 @dataclass

@@ -27,7 +27,7 @@ from nnilite._search.search_result import SearchResult
 from nnilite.codedir import PackageLimits
 from nnilite.config import CheckedConfig, ExperimentConfig, read_stored, stored
 from nnilite.errors import Conflict, NniliteError, NotFound, ServiceError
-from nnilite.records import ExperimentState, Json, Trial, TrialState
+from nnilite.records import ExperimentState, Json, Trial, TrialState, find_error_line
 from nnilite.tuning.objectives import configured, front, signs
 from nnilite.units.path_rules import expand_home
 
@@ -263,7 +263,9 @@ class FunctionRun:
         # Of a chain of errors, all are shown.
         first = trace.find("Traceback (most recent call last):")
         shown = f"\n{trace[first:].rstrip()}" if first >= 0 else ""
-        log.warning("trial %s failed: %s", trial.id, escape_control(_last_line(trial.reason) + shown))
+        log.warning(
+            "trial %s failed: %s", trial.id, escape_control((find_error_line(trial.reason) or "it failed") + shown)
+        )
 
     def _read_errors(self, trial: str, offset: int, **limit: int) -> tuple[bytes, int]:
         """Return a piece of its standard error, and where it ends; nothing while its platform cannot give it."""
@@ -346,8 +348,3 @@ def duration_s(timeout_s: float | None) -> int | None:
 def _goals(config: ExperimentConfig) -> Any:
     arguments = config.tuner.class_args
     return configured(arguments) or arguments.get("optimize_mode")
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it failed"

@@ -20,6 +20,7 @@ from pathlib import Path
 from nnilite._keeper import exit_code
 from nnilite._logging.log_file import open_log
 from nnilite._tuner_host import LONGEST_LINE
+from nnilite.records import find_error_line
 
 _CLOSE_TIMEOUT_S = 5.0
 _LAST_WORDS_BYTES = 2000
@@ -97,12 +98,11 @@ class TunerProcess:
         return ""
 
     def last_words(self) -> str:
-        """Return the last line that it has written; "" if it has written none."""
+        """Return what it has written last of an error, or at all; "" if it has written nothing."""
         with contextlib.suppress(OSError), self._log.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(self._log_start, size - _LAST_WORDS_BYTES))
-            lines = log.read(_LAST_WORDS_BYTES).decode(errors="replace").strip().splitlines()
-            return lines[-1] if lines else ""
+            return find_error_line(log.read(_LAST_WORDS_BYTES).decode(errors="replace"))
         return ""
 
     async def _await_end(self) -> None:

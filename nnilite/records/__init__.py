@@ -6,6 +6,7 @@ nouns   the records
 attributes  what the code of a trial sets about it, within limits
 node_counts  how many machines a distributed trial has
 dotted  dotted names for the parts of nested objects
+error_line  the line of an output that says why a trial failed
 shapes  from a record's type hints to its JSON and its schema
 strict_json  JSON that any parser accepts, NaN and infinities as strings
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from nnilite._states import CallKind, EndCause, ExperimentState, JobState, MetricKind, TrialState
 from nnilite.records.attributes import set_within_limits
+from nnilite.records.error_line import find_error_line
 from nnilite.records.node_counts import NodeCounts, count_nodes
 from nnilite.records.nouns import (
     ATTRIBUTE_NAME_MAX,
@@ -86,6 +88,7 @@ __all__ = [
     "Used",
     "copy_with",
     "count_nodes",
+    "find_error_line",
     "set_within_limits",
     "storable",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -158,6 +159,45 @@ def test_numbers_are_written_as_people_write_them(look: Any, experiment: Any) ->
     assert of_module(page, "lib/format.js", exact) == ["0.3", "40", "0.3333333333333333"]
     short = "[508220.3, 16897.54, 1234.567, 0.00053731, 0.00000000099999999].map((one) => it.number(one))"
     assert of_module(page, "lib/format.js", short) == ["508,220", "16,898", "1,234.6", "0.00053731", "1e-9"]
+
+
+def test_a_trial_that_failed_stands_at_the_bottom_of_the_chart_and_says_why(look: Any, experiment: Any) -> None:
+    url, client = experiment
+    failed = next(client.trials(states=["FAILED"]))
+    page = look(f"{url}/")
+    page.locator(".chart[data-ready]").first.wait_for()
+    found = "{score: -3, sequence: 0}"
+    drawn = f"it.historyOption([{found}], [-3], [{json.dumps(failed)}], {{title: 'loss', goal: 'minimize'}})"
+    option = of_module(page, "views/history.js", drawn)
+    cross = option["series"][-1]
+    assert (option["yAxis"][cross["yAxisIndex"]]["min"], cross["data"][0]["value"]) == (0, [failed["sequence"], 0])
+    tip = of_module(
+        page,
+        "views/history.js",
+        f"{drawn}.series.at(-1).tooltip.formatter({json.dumps({'data': cross['data'][0]})}).textContent",
+    )
+    assert f"Trial {failed['id']}" in tip
+    assert "failed: exit code 1: ValueError: fold" in tip
+
+
+def test_a_failure_is_named_by_its_error_and_not_by_the_advice_below(look: Any, experiment: Any) -> None:
+    """See `test_error_line`."""
+    page = look(f"{experiment[0]}/")
+    frame = '  File "train.py", line 3, in <module>\n    fit(x)\n'
+    group = "  | ".join(["", *f"{frame}OSError: disk is gone\nsee the guide\n".splitlines(keepends=True)])
+    texts = [
+        f"exit code 1\n{frame}ValueError: x has NaN\nSee\n  https://x.org\n1 leaked",
+        f"exit code 1\n{group}",
+        frame,
+        "a",
+    ]
+    shown = of_module(page, "lib/format.js", f"{json.dumps(texts)}.map((one) => it.brief(one))")
+    assert shown == [
+        "exit code 1: ValueError: x has NaN",
+        "exit code 1: OSError: disk is gone",
+        f"{frame.splitlines()[0]}: fit(x)",
+        "a",
+    ]
 
 
 def of_module(page: Any, file: str, expression: str) -> Any:

@@ -169,12 +169,26 @@ export function shortened(text, most = 300) {
 }
 
 /**
- * The first and the last line: of an exit code and a traceback what matters most.
+ * The exception of the last Python traceback in a text, else its last line, as `nnilite.records.error_line` finds it.
+ * @param {string[]} lines none of them blank
+ */
+function errorLine(lines) {
+  // Those of an exception group have a mark before them.
+  const frames = lines.map((line) => line.match(/^((?: *\| )?) +File ".*", line \d+/));
+  const last = frames.findLastIndex(Boolean);
+  const mark = frames[last]?.[1] ?? "";
+  const after = last < 0 ? [] : lines.slice(last + 1);
+  const unmarked = after.map((line) => (line.startsWith(mark) ? line.slice(mark.length) : line));
+  return unmarked.find((line) => /^\S/.test(line)) ?? lines[lines.length - 1].trim();
+}
+
+/**
+ * The first line and the error: of an exit code and a traceback what matters most.
  * @param {string} text
  */
 export function brief(text) {
   const lines = text.split("\n").filter((line) => line.trim());
-  return lines.length > 1 ? `${lines[0]}: ${lines[lines.length - 1].trim()}` : text;
+  return lines.length > 1 ? `${lines[0]}: ${errorLine(lines)}` : text;
 }
 
 /**

@@ -1,7 +1,7 @@
 // The metric of all trials over their number, with the best so far as a line.
 
-import { number } from "../lib/format.js";
-import { loaded, trials, version } from "../lib/live_data.js";
+import { brief, number, shortened } from "../lib/format.js";
+import { loaded, trialById, trials, version } from "../lib/live_data.js";
 import { goals, metricWord } from "../lib/objectives.js";
 import { go } from "../lib/route.js";
 import { bestSoFar, isStopped, scored } from "../lib/trials.js";
@@ -65,13 +65,12 @@ export function History() {
  * @param {{ title: string, goal: string }} axis of results
  * @returns {Option}
  */
-function historyOption(ended, best, failed, { title, goal }) {
+export function historyOption(ended, best, failed, { title, goal }) {
   const c = colours();
   const step = Math.max(1, Math.ceil(ended.length / POINTS_MAX));
   const points = ended.filter((_, place) => place % step === 0);
   const values = ended.map((trial) => trial.score);
   const lows = isLog() ? {} : robustRange(values, goal);
-  const lowest = values.reduce((low, one) => (shown(one) === null || one >= low ? low : one), Infinity);
   /**
    * @param {string} name
    * @param {Scored[]} some
@@ -106,7 +105,8 @@ function historyOption(ended, best, failed, { title, goal }) {
       max: "dataMax",
       splitLine: { show: false },
     }),
-    yAxis: resultAxis(values, { ...lows, name: title }),
+    // Trials that failed have no result: they stand at the bottom of the chart, on an axis of their own.
+    yAxis: [resultAxis(values, { ...lows, name: title }), { type: "value", show: false, min: 0, max: 1 }],
     series: [
       pointsOf(
         "trials",
@@ -127,9 +127,16 @@ function historyOption(ended, best, failed, { title, goal }) {
       {
         type: "scatter",
         name: "failed",
+        yAxisIndex: 1,
         ...crossed(c[STATE_COLOURS.FAILED]),
-        silent: true,
-        data: failed.slice(0, 2000).map((trial) => [trial.sequence, lows.min ?? lowest]),
+        data: failed.slice(0, 2000).map(({ sequence, id }) => ({ value: [sequence, 0], id })),
+        tooltip: {
+          formatter: ({ data }) =>
+            tip(`Trial ${data.id}`, [
+              ["number", data.value[0]],
+              ["failed", shortened(brief((data.id && trialById(data.id)?.reason) || ""), 80)],
+            ]),
+        },
       },
     ],
   };
