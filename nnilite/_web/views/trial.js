@@ -67,7 +67,7 @@ export function TrialPage() {
   const attempts = loaded ?? [];
   return html`
     <${Head} trial=${found} />
-    ${found.reason && html`<p class=${`note ${found.state === "FAILED" ? "bad" : ""}`} style=${{ marginBottom: "14px" }}>${found.reason}</p>`}
+    ${found.reason && html`<p class=${`note ${found.state === "FAILED" ? "bad" : ""} ${found.reason.includes("\n") ? "mono" : ""}`} style=${{ marginBottom: "14px" }}>${found.reason}</p>`}
     ${found.violates && html`<p class="note" style=${{ marginBottom: "14px" }}>Not feasible, so never the best: it violates ${found.violates}</p>`}
     <div class="trial-page">
       <div class="stack" style=${{ alignContent: "start" }}>
