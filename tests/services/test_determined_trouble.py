@@ -12,7 +12,9 @@ from nnilite.errors import ConfigError
 from nnilite.platform_http import HttpAnswer, Outage
 from nnilite.service import JobState
 from nnilite.testing import BatchContract, eventually
+from nnilite.testing.listener import Handler, Listener
 from nnilite_determined import _context as contexts
+from nnilite_determined import _start
 from nnilite_determined._api import DeterminedApi
 from nnilite_determined._config import DeterminedConfig
 from nnilite_determined._status import in_queue
@@ -218,3 +220,25 @@ async def test_containers_that_are_none_are_left_out(monkeypatch, allocations):
 @pytest.mark.parametrize("summary", [True, "x", [1], 5])
 def test_a_place_in_the_queue_that_makes_no_sense_is_left_out(summary):
     assert in_queue({"summary": summary, "resourcePool": "gpu"}) == "queued in the resource pool gpu"
+
+
+class Redirect(Handler):
+    """A master's proxy that sends its callers to another host, which keeps what they show it."""
+
+    def do_GET(self) -> None:
+        self.owner.append(self.headers.get("Authorization"))
+        there = f"http://localhost:{self.server.server_address[1]}/there"
+        if self.path == "/there":
+            self.send(200, "application/json", b"{}")
+        else:
+            self.send(302, "text/plain", b"", Location=there)
+
+
+def test_a_redirect_does_not_take_the_token_of_a_container_to_another_host():
+    seen: list[str | None] = []
+    listener = Listener(Redirect, seen)
+    listener.start()
+    about = {"DET_MASTER": listener.url, "DET_ALLOCATION_ID": "a", "DET_SESSION_TOKEN": "secret"}
+    assert _start.Preemption(about, None)._call("GET", "/api/v1/x") == {}
+    listener.stop()
+    assert seen == ["Bearer secret", None]

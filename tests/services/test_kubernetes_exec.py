@@ -131,3 +131,29 @@ async def test_a_file_that_a_pod_asks_for_many_times_is_sent_once(connect: Conne
     execution.send = send  # type: ignore[method-assign]
     await asyncio.to_thread(_code_pod._send, execution, {"a": (tmp_path / "a", "hash")})
     assert sent[1:] == [b"x"]
+
+
+async def test_a_kubelet_that_redirects_does_not_get_the_token_sent_elsewhere() -> None:
+    heard: list[bytes] = []
+
+    async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    other = await asyncio.start_server(elsewhere, "127.0.0.1", 0)
+    place = f"ws://127.0.0.1:{other.sockets[0].getsockname()[1]}".encode()
+
+    async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 302 Found\r\nLocation: " + place + b"/\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(redirect, "127.0.0.1", 0)
+    configuration: Any = Configuration()
+    configuration.host = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    with pytest.raises(ExecError):
+        execution = await asyncio.to_thread(Execution, configuration, "/exec", {"authorization": "Bearer secret"})
+        await asyncio.to_thread(execution.line)  # of a client that takes any answer for a connection
+    assert heard == []
+    for each in (server, other):
+        each.close()

@@ -16,6 +16,7 @@ from nnilite.service import Job, JobState
 from nnilite.services.slots import SlotTerms
 from nnilite_redis import RedisConfig
 from nnilite_redis._api import ClaimedJob, JobRecord, PoolShares, QueuePlace, WorkerRecord, _claim, _worker, claim_of
+from nnilite_redis._connection import RedisAddress, aioredis
 from nnilite_redis._convert import (
     PoolView,
     Requirements,
@@ -352,3 +353,10 @@ async def test_a_file_that_nobody_has_can_be_asked_for_again(tmp_path):
     store, cache = SlowStore(), FileCache(tmp_path / "cache")
     assert [await cache.fetch("other", "other.tar", store) for _ in range(2)] == [False, False]
     assert store.asked == 2
+
+
+def test_the_certificate_must_name_the_host_with_each_version_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, object] = {}
+    monkeypatch.setattr(aioredis, "Redis", lambda **words: given.update(words))
+    RedisAddress("rediss://redis.example.org").client()
+    assert given["ssl_check_hostname"] is True  # before 6, its own default was False

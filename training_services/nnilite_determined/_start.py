@@ -138,9 +138,11 @@ class Preemption:
         request = urllib.request.Request(
             self._master + path,
             data=None if body is None else json.dumps(body).encode("ascii"),
-            headers={"Authorization": "Bearer " + self._token, "Content-Type": "application/json"},
+            headers={"Content-Type": "application/json"},
             method=method,
         )
+        # Of the other headers, urllib sends copies to wherever an answer leads.
+        request.add_unredirected_header("Authorization", "Bearer " + self._token)
         with urllib.request.urlopen(request, timeout=_POLL_S + 15, context=self._context) as answer:
             return dict(json.loads(answer.read().decode("utf-8")))
 

@@ -50,6 +50,7 @@ class Execution:
                 header=[f"{name}: {value}" for name, value in headers.items()],
                 subprotocols=[_PROTOCOL],
                 suppress_origin=True,
+                redirect_limit=0,  # a kubelet could send our headers, the token among them, to any host
                 sslopt={
                     "context": _make_tls_settings(configuration),
                     "server_hostname": configuration.tls_server_name or None,

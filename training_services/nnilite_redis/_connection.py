@@ -68,7 +68,9 @@ class RedisAddress:
     def client(self) -> aioredis.Redis:
         """Return a client that makes its connections when it needs them. It never retries: that is for its caller."""
         parts = urlsplit(self.url)
-        more: dict[str, Any] = {"ssl": True, "ssl_ca_certs": _text(self.ca_file)} if self.tls else {}
+        more: dict[str, Any] = {}
+        if self.tls:  # redis-py before 6 accepts the certificate of any host unless told otherwise
+            more = {"ssl": True, "ssl_ca_certs": _text(self.ca_file), "ssl_check_hostname": True}
         return aioredis.Redis(
             host=str(parts.hostname),
             port=parts.port or 6379,
