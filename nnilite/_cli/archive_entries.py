@@ -20,6 +20,7 @@ from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, Conflict
 from nnilite.foreign_files import EnclosedFolder
 from nnilite.units import format_size
+from nnilite.units.new_folders import make_own_folder
 
 MOST_FILES = 200_000
 MOST_BYTES = 50 << 30
@@ -91,7 +92,7 @@ def drafts(directory: Path, code: Path) -> Iterator[Places]:
     with ExitStack() as made:
 
         def beside(path: Path) -> Path:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_own_folder(path.parent, 0o755)
             folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
             made.callback(shutil.rmtree, folder, ignore_errors=True)
             return folder / "new"

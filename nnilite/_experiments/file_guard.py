@@ -23,6 +23,7 @@ from nnilite._logging.log_file import open_log
 from nnilite.errors import Conflict, NotFound, ServiceError
 from nnilite.records import Attempt, Trial
 from nnilite.service import Job
+from nnilite.units.new_folders import make_own_folder
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class Guard:
                 if found is None or (kept.exactly and found != kept.content):
                     # The folder of all experiments may be gone, too.
                     if path.parent != self._directory:
-                        path.parent.mkdir(exist_ok=True)
+                        make_own_folder(path.parent, 0o755)
                     write_content(path, kept.content)
                     log.warning("%s was removed or damaged while the manager runs; it is written again", path)
 

@@ -18,6 +18,7 @@ from nnilite._experiments.documents import as_json, read_document, write_json
 from nnilite._experiments.locking import hold
 from nnilite.errors import ConfigError, Conflict, NniliteError, Place
 from nnilite.records import Json
+from nnilite.units.new_folders import make_own_folder
 
 VIEWS_MAX = 50
 """Of one place."""
@@ -103,7 +104,7 @@ def keep_view(place: object, name: object, address: object) -> PageMemory:
 def _change(change: Callable[[PageMemory], None]) -> PageMemory:
     directory = folder()
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_own_folder(directory)
         with hold(directory / "lock"):
             known = read()
             change(known)

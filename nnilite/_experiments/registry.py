@@ -30,6 +30,7 @@ from nnilite._experiments.nni_folders import NniExperiment
 from nnilite._keeper.plain_file import is_folder_there
 from nnilite.errors import Conflict, DamagedFile, NniliteError, NotFound, UnreadableFile
 from nnilite.records import ExperimentState, Json
+from nnilite.units.new_folders import make_own_folder
 from nnilite.units.path_rules import find_home
 
 FOLDERS = ("log", "trials", "code", "checkpoint")
@@ -138,7 +139,7 @@ def about(experiment: str, name: str, directory: Path, platform: str, started: f
 
 def add(experiment: str, name: str, directory: Path, platform: str, started: float | None) -> None:
     """Make an experiment known on this machine."""
-    _folder().mkdir(parents=True, exist_ok=True)
+    make_own_folder(_folder(), 0o755)
     write_json(find_path(experiment), about(experiment, name, directory, platform, started))
 
 

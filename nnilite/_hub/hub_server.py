@@ -32,6 +32,7 @@ from nnilite._rest.openapi import document
 from nnilite._running import managers
 from nnilite._running.launch import ManagerOptions
 from nnilite.errors import Conflict, NniliteError
+from nnilite.units.new_folders import make_own_folder
 
 FIRST_PORT = 8070
 PAGE = "hub.html"
@@ -90,7 +91,7 @@ def run(options: ManagerOptions, *, require_token: bool, ready: Callable[[str], 
     Raises: NniliteError if it cannot be served; Conflict if it is already.
     """
     directory = folder()
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folder(directory)
     with _hold_lock(directory):
         asyncio.run(_serve(directory, options, require_token, ready))
 

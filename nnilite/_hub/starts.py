@@ -19,6 +19,7 @@ from nnilite._running.launch import ManagerOptions
 from nnilite.config import CheckedConfig, ConfigErrors, from_dict, load_stored, parse
 from nnilite.errors import ConfigError, NniliteError, Place
 from nnilite.records import Json
+from nnilite.units.new_folders import make_own_folder
 from nnilite.units.path_rules import expand_home
 
 FILE = "this configuration"
@@ -96,7 +97,7 @@ nnilite.report_final_result(loss)
 def start_example(options: ManagerOptions) -> str:
     """Start an example on this machine. Return its id. Raises: NniliteError if it cannot start, OSError."""
     folder = registry.root() / ".nnilite" / "example"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folder(folder)
     # Written each time: an earlier version may have left its own.
     (folder / "trial.py").write_text(EXAMPLE_TRIAL, encoding="utf-8")
     config = {

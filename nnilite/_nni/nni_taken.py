@@ -14,6 +14,7 @@ from nnilite._experiments.nni_folders import COPY, COPY_CURE, NniExperiment
 from nnilite._store.database_file import FILE_NAME
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import ExperimentState, Json
+from nnilite.units.new_folders import make_own_folder
 
 if TYPE_CHECKING:
     from nnilite._nni.nni_copy import Stamp
@@ -37,7 +38,7 @@ def prepare(origin: NniExperiment, directory: Path) -> None:
     same = {"stamp": stamp, "state": origin.state, "directory": str(origin.directory)}
     if same.items() <= known.items() and (directory / FILE_NAME).is_file():
         return
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folder(directory)
     (directory / COPY).unlink(missing_ok=True)
     found = nni_copy.make(origin.directory, directory / FILE_NAME, origin.id, ExperimentState(origin.state))
     write_json(directory / COPY, _about(origin, found, stamp))

@@ -16,9 +16,10 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-from nnilite._experiments.documents import may_be_path, read_json_file
+from nnilite._experiments.documents import may_be_path, read_json_file, write_json
 from nnilite._keeper import SHIM
 from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
+from nnilite.units.new_folders import make_own_folder
 from nnilite.units.path_rules import find_home
 
 
@@ -116,10 +117,8 @@ def unregister(name: str) -> Registered:
 
 def _write(entries: list[Registered]) -> None:
     path = _path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps([asdict(entry) for entry in entries], indent=2), "utf-8")
-    draft.replace(path)
+    make_own_folder(path.parent)
+    write_json(path, [asdict(entry) for entry in entries])
 
 
 def _path() -> Path:

@@ -23,6 +23,7 @@ from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import manager_process
 from nnilite._running.manager_process import ManagerProcess
 from nnilite.errors import ConfigError, Conflict, NniliteError, Place, explain_missing_package
+from nnilite.units.new_folders import make_own_folder
 
 if TYPE_CHECKING:
     from nnilite.codedir import Progress
@@ -89,7 +90,6 @@ def _make(config: CheckedConfig, experiment: str, directory: Path) -> None:
     from nnilite.config import stored
 
     make_folder(directory)
-    directory.chmod(0o700)
     write_json(directory / "config.json", stored(config))
     platform = ",".join(dict.fromkeys(platform for _, platform, _ in config.services))
     registry.add(experiment, config.experiment_name or "", directory, platform, time.time())
@@ -98,7 +98,7 @@ def _make(config: CheckedConfig, experiment: str, directory: Path) -> None:
 def make_folder(directory: Path) -> None:
     """Make the folder of an experiment, and those above it. Raises: ConfigError; FileExistsError."""
     try:
-        directory.mkdir(parents=True)
+        make_own_folder(directory, exist_ok=False)
     except FileExistsError:
         raise
     except OSError as error:

@@ -46,6 +46,7 @@ from nnilite.records import (
     TrialState,
 )
 from nnilite.tuner import Call
+from nnilite.units.new_folders import make_own_folder
 from nnilite.units.path_rules import expand_home
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class Journal:
         self._forget()
         self._seen = SharedCursor()
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_own_folder(self.folder, 0o755)
             with self._keep_others_out():
                 self.folder = _find_home(storage)
                 self._forget()
@@ -327,7 +328,7 @@ def _make(folder: Path, storage: Path, plan: Plan) -> None:
     strange = sorted({path.name for path in storage.iterdir()} - own)
     if strange:
         raise Conflict(f"{storage} has other files ({strange[0]}) and no search; give a new or an empty folder.")
-    folder.mkdir(exist_ok=True)
+    make_own_folder(folder)
     config: CheckedConfig = plan.config(folder, storage.name)
     folder.chmod(0o700)
     registry.make_folders(folder)

@@ -1,0 +1,25 @@
+"""Makes folders in which no other user can put or replace anything, whatever the umask is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_ABOVE = 0o755
+
+
+def make_own_folder(folder: Path, mode: int = 0o700, *, exist_ok: bool = True) -> None:
+    """Make a folder for this user, and those above it that are missing, which others may read at most.
+
+    Under a umask such as 002 or 0, others could else replace what is in them. Raises: OSError.
+    """
+    try:
+        folder.mkdir(mode)
+    except FileNotFoundError:
+        if folder.parent == folder:
+            raise
+        make_own_folder(folder.parent, _ABOVE)
+        make_own_folder(folder, mode, exist_ok=exist_ok)
+    except OSError:
+        # Some systems say of a folder that is there that it may not be made.
+        if not (exist_ok and folder.is_dir()):
+            raise

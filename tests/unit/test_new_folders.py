@@ -1,0 +1,57 @@
+"""Folders and files of nnilite under a umask that lets others write, as 002 does where users share a group."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nnilite._experiments import page_memory, registry
+from nnilite._plugins import user_algorithms
+from nnilite._plugins.user_algorithms import Registered
+from nnilite._running import launch
+from nnilite.search import Search
+from nnilite.units.new_folders import make_own_folder
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "above" / "home"))
+    monkeypatch.setenv("NNI_CONFIG_DIR", str(tmp_path / "config" / "nnilite"))
+    before = os.umask(0)
+    yield tmp_path
+    os.umask(before)
+
+
+def open_to_others(folder: Path) -> list[str]:
+    found = [path for path in folder.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o022]
+    return sorted(str(path.relative_to(folder)) for path in found)
+
+
+def test_no_other_user_can_replace_an_experiment_or_what_makes_it_known(home: Path) -> None:
+    launch.make_folder(registry.root() / "abc")
+    registry.add("abc", "", registry.root() / "abc", "local", 1.0)
+    page_memory.keep_columns("trials", ["x"])
+    assert open_to_others(home) == []
+    assert (registry.root() / "abc").stat().st_mode & 0o777 == 0o700
+
+
+def test_no_other_user_can_register_a_tuner_for_this_one(home: Path) -> None:
+    user_algorithms.register(Registered("mine", "tuner", "mine.Tuner", "/code"))
+    assert open_to_others(home) == []
+
+
+def test_no_other_user_can_replace_a_stored_search(home: Path) -> None:
+    Search({"x": {"_type": "choice", "_value": [1, 2]}}, storage=home / "searches" / "first")
+    assert open_to_others(home) == []
+
+
+def test_a_folder_that_is_there_keeps_its_rights(home: Path) -> None:
+    (home / "shared").mkdir(0o777)
+    make_own_folder(home / "shared")
+    assert (home / "shared").stat().st_mode & 0o777 == 0o777
+    (home / "file").touch()
+    with pytest.raises(FileExistsError):
+        make_own_folder(home / "file")
