@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from nnilite._checkpoints.stored_checkpoints import StoredCheckpoints
+from nnilite._keeper.enclosed import EnclosedFolder
 from nnilite._keeper.storage import MARKER, StorageError, check_storage, make_code_name
 from nnilite._keeper.storage_choice import open_storage
 from nnilite._plugins import lookup
@@ -142,7 +143,9 @@ class SharedStorage:
         try:
             folder.parent.mkdir(exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-            (folder / MARKER).touch()
+            # Trials may write there, and may have put a link in its place.
+            with EnclosedFolder(str(folder), linked=False) as opened, opened.update(MARKER):
+                pass
         except OSError as error:
             raise StorageError(f"{folder} cannot be made: {error.strerror}; give this user the right to") from error
 

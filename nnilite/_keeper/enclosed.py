@@ -125,10 +125,11 @@ class FileDraft:
 class EnclosedFolder:
     """A folder below which files are written and read. The path of the folder itself is the caller's, and trusted.
 
+    With `linked` false, neither that folder nor the one above it may be a link: others may write in there, too.
     A context manager. Not for several threads at once. Paths are relative, with slashes.
     """
 
-    def __init__(self, root: str, make: bool = False, folder_mode: int = 0o700) -> None:
+    def __init__(self, root: str, make: bool = False, folder_mode: int = 0o700, linked: bool = True) -> None:
         """Open the folder, and make it if it is missing and `make` is set. `folder_mode`: of folders that are made.
 
         Raises: OSError.
@@ -136,7 +137,7 @@ class EnclosedFolder:
         self._folder_mode = folder_mode
         if make:
             os.makedirs(root, mode=0o700, exist_ok=True)
-        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if linked else _open_without_links(root)
         # The folder of the last file, since most files are in the same folder as the one before.
         self._last: Optional[Tuple[Tuple[str, ...], int]] = None
 
@@ -353,6 +354,17 @@ class EnclosedFolder:
         if self._last is not None and self._last[1] != folder:
             self._forget_last()
         remove_below(folder, name)
+
+
+def _open_without_links(root: str) -> int:
+    above, name = os.path.split(root)
+    # Whoever may only pass through the folder above can open it for that alone.
+    passing = getattr(os, "O_PATH", os.O_RDONLY)
+    folder = os.open(above, passing | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def is_draft(name: str) -> bool:

@@ -155,7 +155,7 @@ class FolderStorage(Storage):
 
     def _open(self) -> EnclosedFolder:
         """Open the experiment's part. Trials may write there, and may have put links in the place of folders."""
-        return EnclosedFolder(self._path(""), folder_mode=0o777)
+        return EnclosedFolder(self._path("").rstrip("/"), folder_mode=0o777, linked=False)
 
     def _path(self, name: str) -> str:
         """Return the path of a file, for complaints.

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._keeper.storage import FolderStorage
+from nnilite._checkpoints.shared_storage import SharedStorage
+from nnilite._keeper.storage import FolderStorage, StorageError
 from nnilite._keeper.tar_stream import unpack_checkpoint
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.writer import Store
+from nnilite.config import SharedStorageConfig
 from nnilite.foreign_files import put_file, size_below
 from nnilite.records import Output
 from packed_files import file, link, packed, snapshot
@@ -43,6 +45,28 @@ def test_links_in_a_mounted_storage_lead_neither_writes_nor_deletions_out(tmp_pa
     storage.put("code/victim", str(tmp_path / "mine"))
     assert (tmp_path / "storage/code/victim").read_text() == "package"
     assert storage.get("code/victim", str(tmp_path / "got")) is True
+
+
+@pytest.mark.parametrize("replaced", ["nni", "nni/e"])
+def test_a_link_in_the_place_of_an_experiment_in_a_mounted_storage_is_not_followed(
+    tmp_path: Path, replaced: str
+) -> None:
+    for folder in (tmp_path / "elsewhere", tmp_path / "elsewhere/e"):
+        folder.mkdir()
+        (folder / "victim").touch()
+    before = snapshot(tmp_path / "elsewhere")
+    (tmp_path / "mount" / replaced).parent.mkdir(parents=True)
+    (tmp_path / "mount" / replaced).symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "mine").write_text("package")
+    storage = FolderStorage([str(tmp_path / "mount/nni/e")], marked=False)
+    for use in (lambda: storage.put("a", str(tmp_path / "mine")), lambda: storage.delete("victim")):
+        with pytest.raises(StorageError):
+            use()
+    places = {"local_mount_point": tmp_path / "mount", "remote_mount_point": tmp_path / "mount"}
+    config = SharedStorageConfig("NFS", local_mounted="usermount", **places)
+    with pytest.raises(StorageError, match="cannot be made"):
+        SharedStorage(config, "e", "all", {})._make_folder()
+    assert snapshot(tmp_path / "elsewhere") == before
 
 
 def test_the_last_file_of_a_trial_in_a_storage_takes_its_folders_along(tmp_path: Path) -> None:
