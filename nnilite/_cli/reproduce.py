@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -39,8 +40,8 @@ def reproduce(options: argparse.Namespace) -> None:
     with access.reading(options) as manager:
         trial = manager.trial(options.trial)
     config = load_stored(entry.directory, paths=False)
-    target = (options.folder or Path(f"{entry.id}-{trial['sequence']}")).resolve()
-    if target.exists():
+    target = (options.folder or Path(f"{entry.id}-{trial['sequence']}")).absolute()
+    if os.path.lexists(target):  # also a link, which leads to where another person has chosen
         raise ConfigError(f"--in {target}: exists already; give a folder that does not")
     try:
         changed = _write(entry, config, trial, target)

@@ -348,6 +348,8 @@ def _parameters(options: argparse.Namespace) -> Any:
 def download(options: argparse.Namespace) -> None:
     with access.reading(options, timeout_s=_COPY_TIMEOUT_S) as manager:
         target: Path = options.output or Path(options.trial)
+        if options.output is None and target.is_symlink():  # in a folder from another person, perhaps
+            raise ConfigError(f"{target} is a link here; name the folder with --output")
         with long_work.shown("Downloading", quiet=options.json) as work:
             listing = manager.bring_files(options.trial)
             files = [file for file in listing["files"] if _has_address(file["path"])]

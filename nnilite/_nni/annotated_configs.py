@@ -49,7 +49,7 @@ def expand(file: Path, output: Path | None = None) -> Written:
     target = (output or code.with_name(f"{code.name}-expanded")).absolute()
     config = file.absolute().with_name(f"{file.stem}-expanded{file.suffix}")
     for path, cure in ((target, "remove it, or choose another folder with --output"), (config, "rename or remove it")):
-        if path.exists():
+        if os.path.lexists(path):  # a link that leads to nothing would have its file made elsewhere
             raise Conflict(f"{path} exists already; {cure}.")
     space = expand_folder(code, target)
     if (target / _SPACE).is_symlink():  # what it leads to is not part of the copy

@@ -141,8 +141,10 @@ def test_a_trial_is_laid_out_and_gives_the_same_result_by_hand(
     assert laid["changed"] == []
     subprocess.run(["sh", str(target / "run.sh")], check=True, timeout=60, env={"PATH": os.environ["PATH"]})
     assert str(trial["value"]) in (target / "trial" / ".nni" / "metrics").read_text()
-    assert run(["trial", "reproduce", running.entry.id, "0", "--in", str(target)]) == 1
-    assert "exists already" in capsys.readouterr().err
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    for there in (target, tmp_path / "link"):
+        assert run(["trial", "reproduce", running.entry.id, "0", "--in", str(there)]) == 1
+        assert "exists already" in capsys.readouterr().err
 
 
 def test_code_that_has_changed_since_is_named(start: Any, answer: Answer, tmp_path: Path) -> None:

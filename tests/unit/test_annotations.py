@@ -247,6 +247,16 @@ def test_a_config_of_that_name_is_not_replaced(tmp_path: Path, capsys: pytest.Ca
     assert "config-expanded.yml exists already; rename or remove it." in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["config-expanded.yml", "code-expanded"])
+def test_a_link_in_the_place_of_what_is_written_makes_no_file_elsewhere(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.yml").write_text(PRESENT)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/trial.py").write_text(PROGRAM)
+    (tmp_path / name).symlink_to("start.sh")
+    assert run(["config", "expand", str(tmp_path / "config.yml")]) == 4
+    assert not (tmp_path / "start.sh").exists()
+
+
 def test_a_program_behind_a_link_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "config.yml").write_text(PRESENT)
     (tmp_path / "own.py").write_text(PROGRAM)

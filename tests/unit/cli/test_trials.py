@@ -169,6 +169,24 @@ def test_downloaded_files_stay_in_their_folder(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_download_does_not_follow_a_link_with_the_trials_name(
+    make: Make,
+    manager: StandIn,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make("abcd")
+    manager.says("POST /trials/trial1/files", {"files": [{"path": "a", "size": 2}], "others": [], "note": ""})
+    manager.says("GET /trials/trial1/files/a", b"hi")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "trial1").symlink_to("elsewhere")
+    monkeypatch.chdir(tmp_path)
+    assert run(["trial", "download", "-T", "trial1"]) == 1
+    assert "trial1 is a link here; name the folder with --output" in capsys.readouterr().err
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_files_whose_names_are_no_text_are_left_out_and_named(
     make: Make, manager: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
