@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import time
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from nnilite._views.experiment_view import assemble_view
 from nnilite._views.viewer import Viewer
 from nnilite.config import CheckedConfig, load_stored
 from nnilite.records import ExperimentState
+from nnilite.services.module_command import module_command
 from nnilite.services.task_ends import end_tasks
 
 
@@ -73,5 +73,5 @@ async def _await_resume_or_stop(served: ServedExperiment, viewer: Viewer) -> boo
 def _resume_command(served: ServedExperiment) -> list[str]:
     """Return the command line of a manager that resumes the viewed experiment at the same address."""
     same = replace(served.options, port=served.address.port)
-    words = [sys.executable, "-m", "nnilite._manager", "--directory", str(served.directory), "--mode", "resume"]
+    words = module_command("nnilite._manager", "--directory", str(served.directory), "--mode", "resume")
     return [*words, *same.words(), *(["--with-parent"] if served.with_parent else [])]

@@ -13,7 +13,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from io import RawIOBase
 from typing import IO, Any
 
 from nnilite._running.forked_process import ForkedProcess, can_fork
+from nnilite.services.module_command import module_command
 
 READY_TIMEOUT_S = 60.0
 """How long a manager may say nothing at its start."""
@@ -161,7 +161,7 @@ def _stand_by(start: Callable[[int, int], subprocess.Popen[bytes] | ForkedProces
 
 def _start(ready: int, early_words: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "nnilite._manager", "--stand-by", str(ready)],
+        module_command("nnilite._manager", "--stand-by", str(ready)),
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

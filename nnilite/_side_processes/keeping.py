@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 import logging
 import os
-import sys
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nnilite._logging.log_file import open_log
+from nnilite.services.module_command import module_command
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _LONGEST_DELAY_S = 300.0
 
 @dataclass(frozen=True)
 class Feeder:
-    """A process to keep. `command` follows `python -m`; its output goes to `output`, or to the manager's log."""
+    """A process to keep. `command` is a module and its words; its output goes to `output`, or to the manager's log."""
 
     title: str
     command: tuple[str, ...]
@@ -73,7 +73,7 @@ async def _started(feeder: Feeder) -> asyncio.subprocess.Process:
     with contextlib.ExitStack() as opened:
         out = opened.enter_context(os.fdopen(open_log(feeder.output), "ab")) if feeder.output else None
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", *feeder.command), stdin=asyncio.subprocess.PIPE, stdout=out, stderr=out
+            *module_command(*feeder.command), stdin=asyncio.subprocess.PIPE, stdout=out, stderr=out
         )
 
 

@@ -11,7 +11,6 @@ import contextlib
 import json
 import math
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +29,7 @@ from nnilite._store.rows import LATEST
 from nnilite._store.stored_values import read_stored_value
 from nnilite.errors import ServiceError
 from nnilite.records import Json
+from nnilite.services.module_command import module_command
 
 Rows = Callable[..., list[Any]]
 
@@ -162,7 +162,7 @@ async def _compute(method: ImportanceMethod, scored: Sequence[tuple[str, float]]
 async def _ask_child(question: str) -> bytes:
     """Return the answer of the child process that computes importance. Raises: ServiceError."""
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "nnilite._store.importance"),
+        *module_command("nnilite._store.importance"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

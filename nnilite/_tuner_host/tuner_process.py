@@ -12,7 +12,6 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from nnilite._keeper import exit_code
 from nnilite._logging.log_file import open_log
 from nnilite._tuner_host import LONGEST_LINE
 from nnilite.records import find_error_line
+from nnilite.services.module_command import module_command
 
 _CLOSE_TIMEOUT_S = 5.0
 _LAST_WORDS_BYTES = 2000
@@ -43,7 +43,7 @@ class TunerProcess:
     async def start(cls, directory: Path) -> TunerProcess:
         """Start it for the experiment in a folder. Raises: OSError."""
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "nnilite._tuner_host.child", str(theirs.fileno())]
+        command = module_command("nnilite._tuner_host.child", str(theirs.fileno()))
         logs = directory / "log"
         about = {"NNI_CHECKPOINT_DIRECTORY": str(directory / "checkpoint"), "NNI_LOG_DIRECTORY": str(logs)}
         with theirs:

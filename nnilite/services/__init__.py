@@ -22,6 +22,7 @@ callback_address  where the machines of a platform reach the manager
 job_turns         calls about single jobs, so that a slow one holds up no other
 gpu               handing out the GPUs of one machine
 task_ends         cancels tasks until they have ended
+module_command    runs a module in a Python of its own, whatever lies in the current folder
 slots             slots that experiments share: which job is next, and what the others wait for
 worker_side       what the programs of plugins on workers share with the keeper
 cluster           trials as jobs of a scheduler with a login node and a shared file system: a package

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from typing import Any, ClassVar
 from nnilite.errors import ConfigError, NoCapacity
 from nnilite.records import Host, Json, KeeperEvent, MetricKind, Reported, Started
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
+from nnilite.services.module_command import module_command
 from nnilite_simulated._attempt_plan import AttemptPlan, WorkerGroup, made_plan
 from nnilite_simulated._config import IGNORED, SimulatedConfig
 from nnilite_simulated._last_attempts import LastAttempts, read_object, write_object
@@ -190,7 +190,7 @@ def _read_curves(path: Path) -> list[list[float]]:
 async def _ask_objective(file: str, function: str, parameters: Json) -> list[float]:
     """Return the curve that the user's function gives. Raises: ConfigError, which ends the trial with these words."""
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "nnilite_simulated._objective", file, function),
+        *module_command("nnilite_simulated._objective", file, function),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
