@@ -7,7 +7,6 @@ for code that is not packaged.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
