@@ -1,6 +1,7 @@
 // Whether chosen trials ran with the same code, packages and machine: by what was recorded at the manager's starts.
 
 import { get } from "../lib/api.js";
+import { connection } from "../lib/live_data.js";
 import { html, useEffect, useState } from "../lib/ui.js";
 import { Difference } from "../parts/difference.js";
 import { Card } from "../parts/layout.js";
@@ -82,7 +83,7 @@ export function RanWith({ trials }) {
     return () => {
       gone = true;
     };
-  }, [trials.map(({ id, started }) => `${id} ${started}`).join()]);
+  }, [trials.map(({ id, started }) => `${id} ${started}`).join(), connection.value.state]);
   if (problem) return html`<p class="note bad" role="alert">${problem}</p>`;
   if (!found || trials.length < 2 || found.length !== trials.length) return null;
   const title = "Code, packages and machine";

@@ -5,6 +5,7 @@ import { content, get, picture } from "../lib/api.js";
 import { digits, writeJson } from "../lib/exact_json.js";
 import { parseLenient, readFigure } from "../lib/figures.js";
 import { bytes, count, number } from "../lib/format.js";
+import { connection } from "../lib/live_data.js";
 import { html, useEffect, useState } from "../lib/ui.js";
 import { axis, base, Chart, plotArea, tip } from "./chart.js";
 import { Card, Empty, Scroll } from "./layout.js";
@@ -90,7 +91,7 @@ export function Artifacts({ trial }) {
     return () => {
       gone = true;
     };
-  }, [trial.id, trial.state, trial.attempt]);
+  }, [trial.id, trial.state, trial.attempt, connection.value.state]);
   if (problem) return html`<p class="note">${problem}</p>`;
   if (found === null) return html`<${Empty} title="Loading …" />`;
   if (!found.length)

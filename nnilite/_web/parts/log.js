@@ -35,11 +35,13 @@ const readable = (text) =>
  * @property {string} label
  */
 
+/** @typedef {{ bytes: number, text: string }} Piece a part of the text, and the bytes that it takes where it is */
+
 /**
  * The text that is here, and how far it has been read.
  * @typedef {object} Reading
- * @property {string} text
- * @property {number} most how many characters of it are kept
+ * @property {Piece[]} pieces
+ * @property {number} most how many characters of them are kept
  * @property {number} start of it, in bytes
  * @property {number | null} end
  * @property {TextDecoder} decoder
@@ -62,7 +64,7 @@ export function Log({ path, query, live, empty, label }) {
 
   useEffect(() => {
     /** @type {Reading} */
-    const mine = { text: "", most: KEPT, start: 0, end: null, decoder: new TextDecoder(), busy: false };
+    const mine = { pieces: [], most: KEPT, start: 0, end: null, decoder: new TextDecoder(), busy: false };
     state.current = mine;
     setText("");
     setRange(null);
@@ -77,11 +79,9 @@ export function Log({ path, query, live, empty, label }) {
         else {
           if (mine.end === null) mine.start = found.offset;
           mine.end = found.next;
-          mine.text += mine.decoder.decode(found.data, { stream: true });
-          const left = mine.text.slice(0, Math.max(0, mine.text.length - mine.most));
-          mine.text = mine.text.slice(left.length);
-          mine.start += new TextEncoder().encode(left).length;
-          setText(mine.text);
+          append(mine.pieces, found.data.length, mine.decoder.decode(found.data, { stream: true }));
+          mine.start += dropFirst(mine.pieces, mine.most);
+          setText(textOf(mine.pieces));
           setRange({ start: mine.start, end: found.next, total: found.total });
         }
         setProblem("");
@@ -110,11 +110,11 @@ export function Log({ path, query, live, empty, label }) {
       // Meanwhile another text may stand here, or the beginning of this one have gone for its end.
       if (!mine || state.current !== mine || mine.start !== range.start) return;
       const added = new TextDecoder().decode(found.data);
-      mine.text = added + mine.text;
+      mine.pieces.unshift({ bytes: found.data.length, text: added });
       mine.most += added.length;
       mine.start = start;
       setFollow(false);
-      setText(mine.text);
+      setText(textOf(mine.pieces));
       setRange((known) => known && { ...known, start });
     } catch (error) {
       setProblem(messageOf(error));
@@ -173,6 +173,37 @@ export function Log({ path, query, live, empty, label }) {
           )
     }</pre>
   </div>`;
+}
+
+/** @param {Piece[]} pieces */
+const textOf = (pieces) => pieces.map(({ text }) => text).join("");
+
+/**
+ * @param {Piece[]} pieces
+ * @param {number} bytes
+ * @param {string} text
+ */
+function append(pieces, bytes, text) {
+  const last = pieces.at(-1);
+  if (last && last.bytes < STEP) Object.assign(last, { bytes: last.bytes + bytes, text: last.text + text });
+  else pieces.push({ bytes, text });
+}
+
+/**
+ * Drops the first pieces of more than `most` characters. Whole ones: a text with bytes that are no characters does not
+ * say how many bytes a part of it takes.
+ * @param {Piece[]} pieces
+ * @param {number} most
+ */
+function dropFirst(pieces, most) {
+  let left = pieces.reduce((sum, { text }) => sum + text.length, 0);
+  let dropped = 0;
+  while (pieces.length > 1 && left > most) {
+    left -= pieces[0].text.length;
+    dropped += pieces[0].bytes;
+    pieces.shift();
+  }
+  return dropped;
 }
 
 const HITS_MAX = 5000;

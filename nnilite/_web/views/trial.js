@@ -29,7 +29,7 @@ import { TrialUse } from "../parts/trial_use.js";
 
 /** @import { ApiError } from "../lib/api.js" */
 /** @import { Trial } from "../lib/trials.js" */
-/** @import { Attempt, Curve as CurvePoints, Json, TrialDetails } from "../lib/wire.d.ts" */
+/** @import { Attempt, Curve as CurvePoints, Json, Metric, TrialDetails } from "../lib/wire.d.ts" */
 /** @import { Chart as Drawn } from "../vendor/echarts.js" */
 
 export function TrialPage() {
@@ -212,11 +212,19 @@ function Curve({ trial }) {
   const keys = useMemo(() => numericKeys(trial.latest ?? trial.value), [version.value, trial.id]);
   useEffect(() => {
     let gone = false;
+    /** @type {Metric[] | null} what comes before the answer, which may not have it; null: the answer is there */
+    let waiting = [];
     /** @type {Promise<{ curves: CurvePoints[] }>} */
     const asked = get("curves", { trial: trial.id, points: POINTS, key });
     asked.then(
       ({ curves }) => {
-        if (!gone) setShown({ trial: trial.id, curve: curves[0] ?? null });
+        if (gone) return;
+        /** @type {CurvePoints | null} */
+        let curve = curves[0] ?? null;
+        for (const metric of waiting ?? []) curve = withPoint(curve, metric, key);
+        waiting = null;
+        setShown({ trial: trial.id, curve });
+        setProblem("");
       },
       (error) => {
         if (!gone) setProblem(messageOf(error));
@@ -224,12 +232,8 @@ function Curve({ trial }) {
     );
     const off = onMetric((metric) => {
       if (metric.trial !== trial.id || metric.kind !== "PERIODICAL") return;
-      setShown((known) => {
-        const drawn = known?.trial === trial.id ? known.curve : null;
-        if (!drawn || drawn.steps.includes(metric.sequence)) return known;
-        const steps = [...drawn.steps, metric.sequence];
-        return { trial: trial.id, curve: { ...drawn, steps, values: [...drawn.values, objective(metric.value, key)] } };
-      });
+      if (waiting) waiting.push(metric);
+      else setShown((known) => known && { ...known, curve: withPoint(known.curve, metric, key) });
     });
     return () => {
       gone = true;
@@ -257,6 +261,17 @@ function Curve({ trial }) {
         : none
     }
   </${Card}>`;
+}
+
+/**
+ * A curve with the number `key` of a metric behind its end, unless it has that point.
+ * @param {CurvePoints | null} curve
+ * @param {Metric} metric
+ * @param {string} key
+ */
+function withPoint(curve, { sequence, value }, key) {
+  if (!curve || sequence <= (curve.steps.at(-1) ?? -1)) return curve;
+  return { ...curve, steps: [...curve.steps, sequence], values: [...curve.values, objective(value, key)] };
 }
 
 /** @param {Json} latest */

@@ -1,0 +1,149 @@
+"""What comes while the page waits for an answer, and what could not be read at first, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from nnilite._running import launch
+from nnilite._running.manager_client import Client
+from nnilite.config import from_dict
+from nnilite.testing import eventually
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+TRIAL = """
+import nnilite
+nnilite.get_next_parameter()
+for value in (1, 2, 3):
+    nnilite.report_intermediate_result(value)
+nnilite.log_artifact("words", "kept for people")
+nnilite.report_final_result(4)
+"""
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[str]]]:
+    """The address of an experiment that is done, and its trials."""
+    folder = tmp_path_factory.mktemp("late answers")
+    (folder / "trial.py").write_text(TRIAL)
+    config = {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
+        "trialConcurrency": 1,
+        "maxTrialNumber": 3,
+        "tuner": {"name": "Random"},
+        "trainingService": {"platform": "local"},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NNILITE_HOME", str(folder / "home"))
+        entry = launch.create(from_dict(config, folder), options=launch.ManagerOptions(port=0), detach=False)
+        with Client(entry.url or "", launch.token(entry)) as client:
+            eventually(lambda: client.profile()["state"] == "DONE", 90)
+            yield entry.url or "", [trial["id"] for trial in client.trials()]
+            client.stop()
+
+
+def test_a_metric_that_comes_before_the_curve_is_drawn_with_it(open_page: Any, experiment: Any) -> None:
+    url, [trial, *_] = experiment
+    page = open_page()
+    held: list[Any] = []
+    streams: list[Any] = []
+
+    def pass_on(stream: Any) -> None:
+        stream.connect_to_server()
+        streams.append(stream)
+
+    page.route(re.compile("/api/v1/curves"), lambda route: held.append(route))
+    page.route_web_socket(re.compile("/stream$"), pass_on)
+    page.goto(f"{url}/#/trials/{trial}")
+    page.get_by_text("Live", exact=True).wait_for()
+    metric = {"trial": trial, "attempt": 0, "index": 9, "kind": "PERIODICAL", "value": 9.5, "time": 0}
+    changes = [{"type": "metric", "metric": {**metric, "sequence": sequence}} for sequence in (2, 3)]
+    streams[-1].send(json.dumps({"changes": changes}))
+    told = """async ([trial]) => {
+      const live = await import(new URL("lib/live_data.js", document.baseURI));
+      while (live.trialById(trial)?.latest !== 9.5) await new Promise((done) => setTimeout(done, 20));
+    }"""
+    page.evaluate(told, [trial])
+    for route in held:
+        route.continue_()
+    page.locator(".chart[data-ready]").wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    rows = Path(download.value.path()).read_text().split()
+    assert [row.rpartition(",")[2] for row in rows[1:]] == ["1", "2", "3", "9.5"]
+
+
+def test_earlier_parts_of_a_log_follow_each_other_also_with_bytes_that_are_no_text(
+    open_page: Any, experiment: Any
+) -> None:
+    """The page keeps 2 MB of a text that grows, and counts in bytes what it has let go."""
+    lines = [f"line {number} ".encode() + b"\xff" * 50 + b"\n" for number in range(60_000)]
+    text, here = b"".join(lines), [200_000]
+
+    def answer(route: Any) -> None:
+        query = {name: int(value) for name, [value] in parse_qs(urlsplit(route.request.url).query).items()}
+        offset = query["offset"] if query["offset"] >= 0 else max(0, here[0] + query["offset"])
+        data = text[: here[0]][offset : offset + query["limit"]]
+        found = {"X-Offset": offset, "X-Next-Offset": offset + len(data), "X-Total-Size": here[0]}
+        here[0] = len(text)
+        route.fulfill(body=data, headers={name: str(value) for name, value in found.items()})
+
+    url, [trial, *_] = experiment
+    page = open_page()
+    page.route(re.compile(f"/trials/{trial}/output/"), answer)
+    page.goto(f"{url}/#/trials/{trial}")
+    log = page.get_by_role("region", name="Output", exact=True)
+    log.get_by_text("line", exact=False).wait_for()
+    more = f"""() => {{
+      document.dispatchEvent(new Event("visibilitychange"));
+      return document.querySelector(".log").textContent.includes("line {len(lines) - 1} ");
+    }}"""
+    page.wait_for_function(more, polling=50)
+    for _ in range(3):
+        first = log.evaluate("(it) => it.textContent.slice(0, 40)")
+        page.get_by_role("button", name="Show earlier").click()
+        page.wait_for_function("(first) => !document.querySelector('.log').textContent.startsWith(first)", arg=first)
+    numbers = [int(number) for number in re.findall(r"line (\d+) ", log.text_content())]
+    assert numbers == list(range(numbers[0], len(lines)))
+
+
+def test_artifacts_that_could_not_be_read_are_shown_once_they_can(open_page: Any, experiment: Any) -> None:
+    url, [trial, *_] = experiment
+    page = open_page()
+    page.expected_errors.append("500")
+    address = re.compile(f"/api/v1/trials/{trial}/files$")
+    page.route(address, lambda route: route.fulfill(status=500, json={"error": "its disk hangs"}))
+    page.goto(f"{url}/#/trials/{trial}?tab=artifacts")
+    page.get_by_text("its disk hangs").wait_for()
+    page.unroute(address)
+    page.evaluate("""async () => {
+      const live = await import(new URL("lib/live_data.js", document.baseURI));
+      live.connection.value = { ...live.connection.value, state: "lost" };
+    }""")
+    page.get_by_text("kept for people").wait_for()
+
+
+def test_what_compared_trials_ran_with_is_shown_once_it_can_be_read(open_page: Any, experiment: Any) -> None:
+    url, trials = experiment
+    page = open_page()
+    page.expected_errors.append("500")
+    address = re.compile("/api/v1/provenance")
+    page.route(address, lambda route: route.fulfill(status=500, json={"error": "its disk hangs"}))
+    page.goto(f"{url}/#/charts/compare?ids={','.join(trials)}")
+    page.get_by_text("its disk hangs").wait_for()
+    page.unroute(address)
+    page.evaluate("""async () => {
+      const live = await import(new URL("lib/live_data.js", document.baseURI));
+      live.connection.value = { ...live.connection.value, state: "lost" };
+    }""")
+    page.get_by_text("They ran after the same start of the manager").wait_for()
