@@ -168,18 +168,47 @@ export function shortened(text, most = 300) {
   return text.length > most ? `${text.slice(0, most)} …` : text;
 }
 
+// As in `nnilite.records.error_line`, which says why.
+const MARK = "(?: *\\| |\\[rank\\d+\\]: )?";
+const FRAME = new RegExp(`^(${MARK}) +File ".*", line \\d+(?:, in |$)`);
+const NAMED = new RegExp(`^${MARK}([\\w.]+(?:Error|Exception)(?:: .*)?)$`);
+const OF_A_LAUNCHER = /^[\w.]*(?:ChildFailedError|CalledProcessError)\b/;
+const FATAL = "Fatal Python error: ";
+
 /**
- * The exception of the last Python traceback in a text, else its last line, as `nnilite.records.error_line` finds it.
+ * The exception of the last Python traceback in a text, else its last line.
  * @param {string[]} lines none of them blank
  */
 function errorLine(lines) {
-  // Those of an exception group have a mark before them.
-  const frames = lines.map((line) => line.match(/^((?: *\| )?) +File ".*", line \d+/));
-  const last = frames.findLastIndex(Boolean);
-  const mark = frames[last]?.[1] ?? "";
-  const after = last < 0 ? [] : lines.slice(last + 1);
-  const unmarked = after.map((line) => (line.startsWith(mark) ? line.slice(mark.length) : line));
-  return unmarked.find((line) => /^\S/.test(line)) ?? lines[lines.length - 1].trim();
+  const fatal = lines.filter((line) => line.startsWith(FATAL));
+  const errors = fatal.length ? fatal : exceptions(lines);
+  const named = lines.flatMap((line) => line.match(NAMED)?.[1] ?? []);
+  const [own, ofOthers] = [errors, named].map((some) => some.filter((error) => !OF_A_LAUNCHER.test(error)));
+  const found = [own, errors.length ? ofOthers : [], errors, lines].find((some) => some.length) ?? [];
+  return found[found.length - 1].trim();
+}
+
+/**
+ * What follows the frames of each traceback.
+ * @param {string[]} lines
+ */
+function exceptions(lines) {
+  const found = [];
+  /** @type {string | null} of the frame before */
+  let mark = null;
+  for (const line of lines) {
+    const frame = line.match(FRAME);
+    if (frame) {
+      mark = frame[1];
+    } else if (mark !== null) {
+      const unmarked = line.startsWith(mark) ? line.slice(mark.length) : line;
+      if (/^\S/.test(unmarked)) {
+        found.push(unmarked);
+        mark = null;
+      }
+    }
+  }
+  return found;
 }
 
 /**
@@ -187,7 +216,7 @@ function errorLine(lines) {
  * @param {string} text
  */
 export function brief(text) {
-  const lines = text.split("\n").filter((line) => line.trim());
+  const lines = text.split("\n").flatMap((line) => line.trimEnd() || []);
   return lines.length > 1 ? `${lines[0]}: ${errorLine(lines)}` : text;
 }
 
