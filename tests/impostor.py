@@ -6,10 +6,11 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from nnilite._keeper.proof import HEADER
+from nnilite.testing.listener import PromptServer
 
 BELIEVE_ME = {"cancel": True, "metrics": 0, "output": {}, "reason": "given up"}
 
@@ -17,16 +18,14 @@ Reply = tuple[int, dict[str, Any], dict[str, str]]
 """Status, body and further headers of an answer."""
 
 
-class Impostor(ThreadingHTTPServer):
+class Impostor(PromptServer):
     """Another program on the manager's port. It writes down every byte that keepers send."""
-
-    daemon_threads = True
 
     def __init__(self, answer: Callable[[BaseHTTPRequestHandler, bytes], Reply], port: int) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.answer = answer
         self.heard: list[str] = []
-        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Keepers hang up on it."""

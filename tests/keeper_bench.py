@@ -23,7 +23,7 @@ import sys
 import tempfile
 import threading
 from collections import defaultdict
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -35,6 +35,7 @@ from nnilite._rest.events import parse_batch
 from nnilite.errors import ConfigError
 from nnilite.records import Exited, KeeperEvent, Output, Reported, Started, Used
 from nnilite.testing import eventually as until
+from nnilite.testing.listener import PromptServer
 from pythons import python_of
 
 HOSTILE = 'it\'s a "trial" $HOME\n`id` \\ ü'
@@ -81,10 +82,8 @@ def running(pid: int) -> bool:
         return False
 
 
-class Callback(ThreadingHTTPServer):
+class Callback(PromptServer):
     """The manager's side."""
-
-    daemon_threads = True
 
     def __init__(self, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
@@ -99,7 +98,7 @@ class Callback(ThreadingHTTPServer):
         self.package: bytes = b""
         self.proofs = Proofs()
         self._lock = threading.Lock()
-        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
     def url(self) -> str:

@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+
+from nnilite.testing.listener import PromptServer
 
 TRIAL = {
     "id": "trial1",
@@ -109,9 +111,7 @@ def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
+class _Server(PromptServer):
     def handle_error(self, *_: object) -> None:
         """A client that hangs up in the middle is part of some tests."""
 
@@ -123,7 +123,7 @@ _NOTHING = (404, b'{"error": "there is nothing at this address"}', {})
 def stand_in_manager() -> Iterator[StandIn]:
     stand_in = StandIn()
     server = _Server(("127.0.0.1", 0), _handler(stand_in))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     stand_in.url = f"http://127.0.0.1:{server.server_address[1]}"
     try:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
+import selectors
 import socket
 import ssl
 import sys
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -49,7 +52,7 @@ class Listener:
                 self._server.socket, server_side=True, do_handshake_on_connect=False
             )
         self._port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="listener", daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, name="listener", daemon=True).start()
 
     def _bind(self, port: int) -> _HttpServer:
         return _HttpServer((self.host, port), self._handler)
@@ -127,10 +130,45 @@ class Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-class _HttpServer(ThreadingHTTPServer):
+class PromptServer(ThreadingHTTPServer):
+    """Ends as soon as `shutdown` is called, and sleeps until somebody connects.
+
+    Python's own server looks many times a second whether it has to end: each look takes the processor from those who
+    work, and each end waits for the next look.
+    """
+
     daemon_threads = True
     block_on_close = False
 
+    def __init__(self, address: tuple[str, int], handler: Callable[..., BaseHTTPRequestHandler]) -> None:
+        self._end, self._end_heard = socket.socketpair()
+        self._has_ended = threading.Event()
+        super().__init__(address, handler)  # which closes all where the port is taken
+
+    def serve_forever(self, poll_interval: float = math.inf) -> None:
+        """Serve until `shutdown`. There is nothing to poll."""
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self, selectors.EVENT_READ)
+                selector.register(self._end_heard, selectors.EVENT_READ)
+                while all(key.fileobj is self for key, _ in selector.select()):
+                    self._handle_request_noblock()  # type: ignore[attr-defined]
+        finally:
+            self._has_ended.set()
+
+    def shutdown(self) -> None:
+        """End `serve_forever`, in another thread, and wait for that."""
+        self._end.sendall(b"end")
+        self._has_ended.wait()
+
+    def server_close(self) -> None:
+        """Close the sockets."""
+        super().server_close()
+        self._end.close()
+        self._end_heard.close()
+
+
+class _HttpServer(PromptServer):
     def __init__(self, address: tuple[str, int], handler: type[Handler]) -> None:
         super().__init__(address, handler)
         self._connections: set[socket.socket] = set()

@@ -18,6 +18,7 @@ from nnilite._keeper.patient_storage import PatientStorage
 from nnilite._keeper.saver import Saver
 from nnilite._keeper.storage import FolderStorage, Storage, StorageError
 from nnilite._keeper.storage_http import S3Storage
+from nnilite.testing.listener import PromptServer
 
 CONTENT = bytes(3 << 20)
 
@@ -62,8 +63,8 @@ class _Server(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def bucket() -> Iterator[Storage]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    with PromptServer(("127.0.0.1", 0), _Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
         yield S3Storage({"url": f"http://127.0.0.1:{server.server_port}/b", "access_key": "k", "secret": "s"}, {})
         server.shutdown()
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from html.parser import HTMLParser
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from threading import Thread
 
@@ -17,6 +17,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
+from nnilite.testing.listener import PromptServer
 from platforms.chromium import OpenPage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,7 +128,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def address(site: Path) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=site)) as server:
+    with PromptServer(("127.0.0.1", 0), partial(_Quiet, directory=site)) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"

@@ -6,11 +6,12 @@ import hashlib
 import json
 import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from nnilite.testing.listener import PromptServer
 from platforms.determined import answers, contract
 from platforms.determined.cluster import DeterminedCluster, DeterminedExperiment, MasterRefusal
 
@@ -39,12 +40,11 @@ class Master:
         self.faults: list[str] = []
         self.seen: list[str] = []
         self.misbehavior: list[Misbehavior] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = PromptServer(("127.0.0.1", 0), self._handler())
         self.cluster.address = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Master:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:
