@@ -39,6 +39,7 @@ When a service opens, a wrong address, login or certificate can never work eithe
 client         the calls to a REST interface
 library_calls  the calls of a platform's own library
 _endable       connections that end with the time of a try
+_overtime      ends what takes too long, whatever it is
 _patience      how long they are tried, and the pause that a platform asks for
 _problems      their errors, and how they are worded
 """
@@ -48,6 +49,7 @@ from __future__ import annotations
 from nnilite._logging.redaction import hide, redact
 from nnilite._loop_waits import in_thread
 from nnilite.platform_http._endable import Try, make_endable
+from nnilite.platform_http._overtime import limited_by
 from nnilite.platform_http._problems import (
     AccessRefused,
     CallRefused,
@@ -87,6 +89,7 @@ __all__ = [
     "hide",
     "in_thread",
     "kind_and_cure",
+    "limited_by",
     "make_endable",
     "need_module",
     "redact",

@@ -26,7 +26,7 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 
 from nnilite.errors import ServiceError
-from nnilite.platform_http import Try, make_endable
+from nnilite.platform_http import Try, limited_by, make_endable
 from nnilite.records import Json
 from nnilite_kubernetes._connections import ApiConnections
 from nnilite_kubernetes._exec import Execution
@@ -336,14 +336,8 @@ def _log_path(namespace: str, pod: str, container: str, since: str = "", **query
 def _ending(limit_s: float) -> Iterator[None]:
     """End the connection that this thread uses after some time: one that drips would keep it busy without end."""
     tried = Try()
-    timer = threading.Timer(limit_s, tried.end)
-    timer.daemon = True
-    timer.start()
-    try:
-        with tried.in_this_thread():
-            yield
-    finally:
-        timer.cancel()
+    with limited_by(limit_s, tried.end), tried.in_this_thread():
+        yield
 
 
 class LogStream:
@@ -394,10 +388,7 @@ class Watch(LogStream):
     def __iter__(self) -> Iterator[tuple[str, Json]]:
         """Yield pairs of type and object. Raises: ApiError, also for an ERROR event (410: the version is too old)."""
         # A proxy that drips, or a server that forgets to end the watch, would hide all changes without end.
-        limit = threading.Timer(_SILENCE_S, self._expire)
-        limit.daemon = True
-        limit.start()
-        try:
+        with limited_by(_SILENCE_S, self._expire):
             for line in filter(None, self.lines(longest=_LONGEST_EVENT_BYTES)):
                 try:
                     yield self._event(line)
@@ -405,8 +396,6 @@ class Watch(LogStream):
                     self._check_time()
                     raise ApiError(f"the watch broke off in {line[-200:]!r}") from error
             self._check_time()
-        finally:
-            limit.cancel()
 
     def _check_time(self) -> None:
         """Have all listed again where a watch had to be ended. Raises: ApiError."""
