@@ -24,7 +24,7 @@ from nnilite._keeper.enclosed import FOLDER, EnclosedFolder, UnsafeName, remove_
 from nnilite._keeper.ending import PATIENCE_S, USUAL_GRACE_S, is_stopped, kill_groups, running_groups
 from nnilite._keeper.folder import WRITER_SUFFIX
 from nnilite._keeper.folder_looks import FolderLook, FolderLooks, LookResult, SlowFolder
-from nnilite._keeper.plain_file import NotOrdinary, is_folder_there, is_there, open_ordinary
+from nnilite._keeper.plain_file import NotOrdinary, is_folder_there, is_laid_by_others, is_there, open_ordinary
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
 from nnilite._keeper.tar_stream import DamagedTar, unpack_checkpoint
 from nnilite.services._host_use import HostMeter
@@ -53,6 +53,7 @@ __all__ = [
     "fetch_command",
     "identity",
     "is_folder_there",
+    "is_laid_by_others",
     "is_running",
     "is_stopped",
     "is_there",

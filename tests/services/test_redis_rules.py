@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from nnilite.errors import ConfigError
 from nnilite.service import Job, JobState
 from nnilite.services.slots import SlotTerms
 from nnilite_redis import RedisConfig
@@ -38,7 +39,9 @@ from nnilite_redis._worker.attempt import WorkerAttempt, list_attempts
 from nnilite_redis._worker.file_cache import FileCache
 from nnilite_redis._worker.holdings import Holdings
 from nnilite_redis._worker.intake import Intake
+from nnilite_redis._worker.pool_worker import WorkerOptions, run_worker
 from nnilite_redis._worker.task import BadTask, read_task
+from other_user import STRANGER, known_user
 from silent_disk import failing_at
 from waiting import pause_async
 
@@ -360,3 +363,12 @@ def test_the_certificate_must_name_the_host_with_each_version_of_the_client(monk
     monkeypatch.setattr(aioredis, "Redis", lambda **words: given.update(words))
     RedisAddress("rediss://redis.example.org").client()
     assert given["ssl_check_hostname"] is True  # before 6, its own default was False
+
+
+async def test_a_worker_does_not_work_in_a_folder_that_another_user_has_laid(tmp_path: Path) -> None:
+    stranger = known_user(STRANGER).pw_uid
+    tmp_path.chmod(0o1777)
+    (tmp_path / "work").mkdir()
+    os.chown(tmp_path / "work", stranger, stranger)
+    with pytest.raises(ConfigError, match="is another user's"):
+        await run_worker(WorkerOptions(RedisAddress("redis://127.0.0.1:1"), "p", tmp_path / "work"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import marshal
+import os
 import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
@@ -16,6 +17,7 @@ import pytest
 pytest.importorskip("paramiko")
 
 from nnilite_remote._worker import AgentProgram, program
+from other_user import STRANGER, known_user
 
 pytestmark = pytest.mark.process
 
@@ -81,3 +83,23 @@ def test_bytecode_does_not_tell_where_nnilite_is_on_the_managers_machine(tmp_pat
     command = [sys.executable, "-I", "-S", "-c", RUN, str(len(text)), "exec"]
     done = subprocess.run(command, input=text + program().modules, capture_output=True, timeout=60, check=True)
     assert done.stdout.split() == [b"nnilite_remote._worker.main"]
+
+
+def test_a_folder_that_another_user_has_laid_in_its_place_is_refused(tmp_path: Path) -> None:
+    stranger = known_user(STRANGER).pw_uid
+    tmp_path.chmod(0o1777)
+    (tmp_path / "nnilite").mkdir()
+    os.chown(tmp_path / "nnilite", stranger, stranger)
+    said, _ = begin(program(), tmp_path / "nnilite")
+    assert "is another user's, who could replace what trials run: set remoteDirectory" in said["error"]
+    assert not list((tmp_path / "nnilite").iterdir())
+
+
+def test_no_other_user_can_write_to_the_folders_above_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        said, _ = begin(program(), tmp_path / "work/nnilite")
+    finally:
+        os.umask(before)
+    assert said["root"] == str(tmp_path / "work/nnilite")
+    assert not (tmp_path / "work").stat().st_mode & 0o022

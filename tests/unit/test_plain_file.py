@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._keeper import plain_file
+from other_user import STRANGER, known_user
 from silent_disk import failing_at
 
 
@@ -77,3 +78,18 @@ def test_what_is_at_a_path_is_known_or_the_system_has_not_said(path: str, monkey
     for look in (plain_file.is_there, plain_file.is_folder_there):
         with pytest.raises(OSError, match="Input/output error"):
             look(path)
+
+
+def test_a_folder_of_another_user_where_all_may_make_some_is_known(tmp_path: Path) -> None:
+    stranger = known_user(STRANGER).pw_uid
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all").chmod(0o1777)
+    for place in (tmp_path / "all", tmp_path):
+        (place / "theirs").mkdir()
+        os.chown(place / "theirs", stranger, stranger)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "all/link").symlink_to(tmp_path / "mine")
+    os.lchown(tmp_path / "all/link", stranger, stranger)
+    (tmp_path / "all/mine").mkdir()
+    names = ("all/theirs", "all/link", "all/mine", "theirs", "mine")
+    assert [name for name in names if plain_file.is_laid_by_others(str(tmp_path / name))] == ["all/theirs", "all/link"]

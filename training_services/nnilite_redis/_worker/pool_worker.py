@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nnilite.errors import Conflict, NniliteError
+from nnilite.errors import ConfigError, Conflict, NniliteError
 from nnilite.records import Json
 from nnilite.services.gpu import GpuRules
 from nnilite.services.task_ends import end_tasks
-from nnilite.services.worker_side import is_there
+from nnilite.services.worker_side import is_laid_by_others, is_there
 from nnilite_redis._api import Pool, Synced
 from nnilite_redis._connection import RedisAddress
 from nnilite_redis._convert import DRAINING, UP, make_host_label
@@ -70,6 +70,10 @@ class WorkerOptions:
 async def run_worker(options: WorkerOptions) -> int:
     """Work until stopped; return the exit code. Raises: ConfigError, Conflict, ServiceError, OSError."""
     options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if is_laid_by_others(str(options.folder)):
+        raise ConfigError(
+            f"--folder: {options.folder} is another user's, who could replace what trials run; name another one"
+        )
     with _hold_lock(options.folder):
         return await Worker(options, _name(options.folder, options.name)).run()
 

@@ -32,6 +32,7 @@ from nnilite.services.worker_side import (
     deliver_command,
     end_state,
     is_folder_there,
+    is_laid_by_others,
     is_there,
     open_ordinary,
     read_json,
@@ -85,7 +86,13 @@ class Agent:
         self._slots = SlotAllocator(place, self.experiment, self._holds_slot, _SLOTS_S)
 
     def hello(self, settings: dict[str, Any]) -> dict[str, Any]:
-        for folder in (self.root, self.cache, self.folder):
+        """Return what the manager has to know of this machine. Raises: WorkerRefusal, OSError."""
+        make_folder(self.root)
+        if is_laid_by_others(self.root):
+            raise WorkerRefusal(
+                "the folder %s is another user's, who could replace what trials run: set remoteDirectory" % self.root
+            )
+        for folder in (self.cache, self.folder):
             make_folder(folder)
         for name in os.listdir(self.cache):
             with contextlib.suppress(FileNotFoundError):  # another experiment cleans up, too

@@ -36,4 +36,8 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def make_folder(path: str) -> None:
+    """Make a folder for this user, and those above it, in which no other may write. Raises: OSError."""
+    above = os.path.dirname(path)
+    if above and not os.path.isdir(above):
+        make_folder(above)
     os.makedirs(path, mode=0o700, exist_ok=True)
