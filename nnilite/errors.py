@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_CURES = {
+    **dict.fromkeys(_FULL, "; free some disk space, then try again"),
+    errno.EMFILE: "; raise the limit of open files (`ulimit -n`), then try again",
+}
 
 
 class NniliteError(Exception):
@@ -141,11 +145,10 @@ class TrialStopped(NniliteError):
 
 
 def explain_os_error(error: OSError) -> str:
-    """Return what the system says, with the file if that is known, and a cure for a full disk."""
+    """Return what the system says, with the file if known, and a cure for a full disk or too many open files."""
     words = error.strerror or str(error) or type(error).__name__
     place = f"{error.filename}: " if error.filename else ""
-    cure = "; free some disk space, then try again" if error.errno in _FULL else ""
-    return f"{place}{words}{cure}."
+    return f"{place}{words}{_CURES.get(error.errno or 0, '')}."
 
 
 def explain_missing_package(output: str) -> str:

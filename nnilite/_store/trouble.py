@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import sqlite3
@@ -31,7 +32,7 @@ def translated(path: Path, *, retried: bool = False) -> Iterator[None]:
         if any(word in text for word in _TRANSIENT):
             is_full = "full" in text or _is_full(path)
             rest = ("it continues" if is_full else "retrying") if retried else "try again"
-            cure = _size_cure(path) or (_FREE_SPACE if is_full else "") + rest
+            cure = _size_cure(path) or _files_cure() or (_FREE_SPACE if is_full else "") + rest
             raise StoreError(f"{path} cannot be written ({text}); {cure}", busy=True) from error
         # A table is missing, for example, or a text is not UTF-8.
         raise _make_damaged(path, error) from error
@@ -68,6 +69,16 @@ def _size_cure(path: Path) -> str:
         with suppress(OSError):  # there may be no log
             size = max(size, file.stat().st_size)
     return "" if size + _WRITTEN_AT_ONCE < limit else cure_size_limit()
+
+
+def _files_cure() -> str:
+    """Return what to do if this process may open no further file, of which SQLite does not tell; "" if it may."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno == errno.EMFILE:
+            return "raise the limit of open files (`ulimit -n`), then stop and resume the experiment"
+    return ""
 
 
 def _is_full(path: Path) -> bool:
