@@ -124,11 +124,12 @@ class Recorder:
         state = self._state
         if (wanted, reason) != (state.state, state.reason):
             state.state, state.reason = wanted, reason
-            # An experiment that continues after DONE, because its limits were raised, has no end yet.
-            if wanted not in _ENDED:
+            # An experiment that continues after DONE, because its limits were raised, has no end yet. If it is stopped
+            # then, it has ended before.
+            if wanted in _ENDED:
+                state.ended = state.now if state.ended is None else state.ended
+            elif wanted is not ExperimentState.STOPPING:
                 state.ended = None
-            elif state.ended is None:
-                state.ended = state.now
             self.save()
 
     def save(self) -> None:

@@ -14,7 +14,7 @@ from engine_bench import Bench, open_bench
 from nnilite._engine import messages
 from nnilite._store.writer import Store
 from nnilite.errors import ServiceError
-from nnilite.records import Started
+from nnilite.records import ExperimentState, Started
 from nnilite.testing import fakes
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -122,3 +122,15 @@ async def test_a_job_whose_platform_did_not_confirm_its_end_is_ended_through_its
         await stopped.ended
     async with open_bench(tmp_path) as resumed:
         assert (await resumed.engine.commit_events("t0", 0, [])).cancel
+
+
+async def test_a_stop_of_what_is_done_leaves_the_time_of_its_end(tmp_path: Path) -> None:
+    async with open_bench(tmp_path, max_trials=1) as bench:
+        await bench.run_all(1)
+        await bench.until(lambda: bench.engine.rules.state is ExperimentState.DONE)
+        ended = (await bench.manager.profile()).ended
+        assert ended is not None
+        await bench.manager.control.stop()
+        await bench.ended
+        profile = await bench.manager.profile()
+        assert (profile.state, profile.ended) == (ExperimentState.STOPPED, ended)
