@@ -29,20 +29,23 @@ class CheckpointFolders:
 
     def holding(self, trials: Collection[str]) -> Collection[str]:
         try:
-            names = {path.name.removeprefix(_GONE) for path in self._directory.iterdir()}
+            names = {path.name.removeprefix(_GONE).removesuffix(WRITER_SUFFIX) for path in self._directory.iterdir()}
         except FileNotFoundError:
             return ()
         return [trial for trial in trials if trial in names]
 
     def look(self, trial: str, attempt: int, retention: Retention) -> FolderDeletion | None:
         folder, gone = self._directory / trial, self._directory / (_GONE + trial)
-        whole = retention is Retention.NOTHING
         entries: list[Path] = []
+        note = None
         if retention is Retention.NEWEST:
             entries = _older(folder)
-        elif whole and os.path.lexists(folder):
-            entries = [folder]
-        return FolderDeletion(gone, entries, whole) if entries or os.path.lexists(gone) else None
+        elif retention is Retention.NOTHING:
+            # A trial that has saved nothing has the note alone.
+            note = Path(f"{folder}{WRITER_SUFFIX}")
+            entries = [folder] if os.path.lexists(folder) else []
+        there = entries or os.path.lexists(gone) or (note is not None and os.path.lexists(note))
+        return FolderDeletion(gone, entries, note) if there else None
 
     def size(self, trial: str, attempt: int) -> int:
         return measure_folder(self._directory / trial) + measure_folder(self._directory / (_GONE + trial))
@@ -50,19 +53,22 @@ class CheckpointFolders:
 
 @dataclass(frozen=True)
 class FolderDeletion:
-    """Entries to delete: a trial's folder (`whole`), or some of what is in it."""
+    """Entries to delete: a trial's folder with its `note`, or some of what is in the folder."""
 
     gone: Path
     entries: list[Path]
-    whole: bool
+    note: Path | None
 
     def set_aside(self) -> None:
         # What was set aside before, and could not be deleted, has to go first, or it would be in the way.
-        if not self.entries or os.path.lexists(self.gone):
+        if os.path.lexists(self.gone):
             return
-        if self.whole:
-            Path(f"{self.entries[0]}{WRITER_SUFFIX}").unlink(missing_ok=True)
-            self.entries[0].rename(self.gone)
+        if self.note is not None:
+            self.note.unlink(missing_ok=True)
+            for folder in self.entries:
+                folder.rename(self.gone)
+            return
+        if not self.entries:
             return
         self.gone.mkdir()
         for entry in self.entries:

@@ -6,7 +6,7 @@
     before   the attempt that wrote what the folder had at its start; null if that is unknown
     found    the mark of the files that it had then
 
-An attempt that has changed nothing leaves what the one before it wrote: the mark tells the two apart.
+An attempt that has changed nothing leaves what the one before it wrote: the mark shows which is the case.
 """
 
 from __future__ import annotations

@@ -80,6 +80,17 @@ def test_none_is_kept(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["a"]
 
 
+def test_the_note_of_a_trial_that_has_saved_nothing_goes_with_it(folder: Path) -> None:
+    (folder / "c.attempt").write_text("{}")
+    ended(folder, "none", "c")
+    assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]
+
+
+def test_a_resume_finds_the_note_of_a_trial_that_has_saved_nothing(folder: Path) -> None:
+    (folder / "c.attempt").write_text("{}")
+    assert list(CheckpointFolders(folder).holding(["b", "c", "d"])) == ["b", "c"]
+
+
 def test_those_of_the_best_trial_are_kept_until_another_is_better(folder: Path) -> None:
     known = rules(best="a")
     tidying = tidier(folder, "best", known=known)
