@@ -86,7 +86,9 @@ def experiment(profile: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) 
     ended = sum(count for state, count in counts.items() if state not in _OPEN)
     bar = _BAR.format(share=100 * ended / most) if most else ""
     counts_text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    link = f' <a href="{escape(profile["url"])}" target="_blank">web page</a>' if profile["url"] else ""
+    url = str(profile["url"] or "")
+    is_page = url.startswith(("http://", "https://"))  # the manager may be another person's: a notebook runs javascript:
+    link = f' <a href="{escape(url)}" target="_blank" rel="noopener">web page</a>' if is_page else ""
     best = profile["best"]
     best_text = (
         table(("best trial", "value", "parameters"), [(best["id"], best["value"], best["parameters"])]) if best else ""

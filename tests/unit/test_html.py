@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nnilite import Search
 from nnilite._notebook import html
 
@@ -67,3 +69,9 @@ def test_what_cannot_be_seen_or_saved_is_shown_as_text() -> None:
     shown.encode()
     for text in (r"a\ud800", r"b\u202e", r"c\x00", r"d\x1b[8m"):
         assert text in shown
+
+
+@pytest.mark.parametrize(("url", "is_link"), [("http://127.0.0.1:8080", True), ("javascript:alert(1)", False)])
+def test_only_a_web_address_of_a_manager_is_a_link(url: str, is_link: bool) -> None:
+    profile = {"id": "a", "name": "", "state": "DONE", "url": url, "counts": {}, "limits": {"maxTrialNumber": 1}}
+    assert ("<a " in html.experiment({**profile, "best": None}, [])) is is_link
