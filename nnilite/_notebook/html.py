@@ -87,7 +87,7 @@ def experiment(profile: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) 
     bar = _BAR.format(share=100 * ended / most) if most else ""
     counts_text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     url = str(profile["url"] or "")
-    is_page = url.startswith(("http://", "https://"))  # the manager may be another person's: a notebook runs javascript:
+    is_page = url.startswith(("http://", "https://"))  # a notebook would run javascript:
     link = f' <a href="{escape(url)}" target="_blank" rel="noopener">web page</a>' if is_page else ""
     best = profile["best"]
     best_text = (
