@@ -200,9 +200,12 @@ class TunerHost:
         raise TunerError(f"{self._name_who(request)} failed {_TRIES} times in a row on {_named(request)}: {broken}")
 
     def _name_who(self, request: dict[str, Any]) -> str:
+        """Return who the request goes to. An advisor, which runs as a tuner, gets the same requests."""
+        if not self._plan.assessor:
+            return "the tuner"
         if request["do"] in ("assess", "assess_end"):
-            return "the assessor"
-        return "the tuner or the assessor" if request["do"] == "nothing" and self._plan.assessor else "the tuner"
+            return "the tuner or the assessor" if self._hears else "the assessor"
+        return "the tuner or the assessor" if request["do"] == "nothing" else "the tuner"
 
     async def _exchange(self, request: dict[str, Any], timeout_s: float) -> Any:
         try:

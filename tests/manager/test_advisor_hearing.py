@@ -10,6 +10,7 @@ import pytest
 
 from nnilite._engine.messages import Ask, Assess, History
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
+from nnilite.errors import TunerError
 from nnilite.records import CallKind
 from nnilite.tuner import Call
 from processes import send_signal
@@ -41,6 +42,8 @@ class Chain(MsgDispatcherBase):
         self.heard.append([data["parameter_id"], data["trial_job_id"], data["type"], data["sequence"], value])
         if data["type"] == MetricType.PERIODICAL and data["sequence"] == 2:
             self.propose()
+        if value == "broken":
+            raise ValueError("the advisor's mistake")
         if value == "bad":
             self.send(CommandType.KillTrialJob, json.dumps(data["trial_job_id"]))
     def handle_trial_end(self, data):
@@ -133,3 +136,11 @@ async def test_a_trial_that_an_advisor_ends_ends_also_if_its_process_dies(host: 
     send_signal(host.pid)
     stored.histories = [("a", 0, [1, "bad"], False, False)]
     assert not await host.call(Assess("a", 0, 1, ("bad",), 1, 0))
+
+
+async def test_a_mistake_of_an_advisor_is_not_told_of_an_assessor_that_the_config_does_not_have(
+    host: TunerHost, stored: Stored
+) -> None:
+    await _propose(host, stored, 0, "a")
+    with pytest.raises(TunerError, match=r"the tuner failed 3 times in a row on .* of trial a: .*the advisor's mistake"):
+        await host.call(Assess("a", 0, 0, ("broken",), 1, 0))

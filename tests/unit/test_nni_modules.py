@@ -221,6 +221,15 @@ def test_further_names_that_examples_import(imported: Imported, monkeypatch: pyt
     assert imported("nni.utils").extract_scalar_history([1, {"default": 2}]) == [1, 2]
 
 
+def test_an_advisor_that_asks_what_was_before_a_resume_finds_that_all_is_its_own(imported: Imported) -> None:
+    advisor = imported("nni.runtime.msg_dispatcher_base").MsgDispatcherBase()
+    advisor.send(imported("nni.runtime.protocol").CommandType.NewTrialJob, '{"parameter_id": "2_0_1", "parameters": 5}')
+    assert advisor.generate_parameters(0) == advisor.get_previous_param("2_0_1") == 5
+    assert not advisor.is_created_in_previous_exp("2_0_1")
+    assert advisor.recover_parameter_id([{"parameter_id": 3, "parameters": {}}]) == 0
+    assert imported("nni.utils").MetricType.REQUEST_PARAMETER == "REQUEST_PARAMETER"
+
+
 def test_search_spaces_are_validated_by_nnis_call(imported: Imported) -> None:
     validate = imported("nni.common.hpo_utils").validate_search_space
     assert validate(SPACE, ["uniform"])

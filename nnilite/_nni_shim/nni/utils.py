@@ -39,6 +39,7 @@ class MetricType:
 
     FINAL = "FINAL"
     PERIODICAL = "PERIODICAL"
+    REQUEST_PARAMETER = "REQUEST_PARAMETER"  # of NNI 2; advisors compare with it, and it never comes
 
 
 class NodeType:

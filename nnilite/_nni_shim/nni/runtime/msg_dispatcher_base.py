@@ -53,6 +53,19 @@ class MsgDispatcherBase(Tuner):
         """End the experiment with this sentence."""
         self.send(CommandType.Error, error)
 
+    def is_created_in_previous_exp(self, param_id: Any) -> bool:
+        """Return False: after a resume all trials are replayed, so an advisor knows those of before as its own."""
+        return False
+
+    def recover_parameter_id(self, data: Any) -> int:
+        """Return 0, the greatest number that NNI's resume has taken: none is taken, see above."""
+        return 0
+
+    def get_previous_param(self, param_id: Any) -> Any:
+        """Return the parameters that the advisor has sent under this id."""
+        sent = (record["parameters"] for record in self._records.values() if record["parameter_id"] == param_id)
+        return next(sent)
+
     # ------------------------------------------------------------ what an advisor implements
 
     def handle_initialize(self, data: Any) -> None:
