@@ -42,6 +42,7 @@ from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import Unreachable
 from nnilite._running.managers import NotRunning
 from nnilite._search.outcomes import call_back
+from nnilite._search.progress import tell_best
 from nnilite.config import ExperimentConfig, read_stored
 from nnilite.errors import Conflict, NotFound
 from nnilite.records import ExperimentState, Json, Trial, TrialState
@@ -460,7 +461,7 @@ class Experiment:
         if shown >= 0 and ended < shown + max(1, (most or 100) // 10):
             return shown
         best = profile["best"]
-        found = f", best {best['value']} (trial {best['id']})" if best else ""
+        found = tell_best(best["value"], best["id"]) if best else ""
         failed = profile["counts"].get("FAILED", 0)
         self._tell(f"{ended}{f'/{most}' if most else ''} trials ended{f', {failed} failed' if failed else ''}{found}")
         return ended

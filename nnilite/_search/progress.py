@@ -7,12 +7,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from nnilite._notebook import live_output
-from nnilite.records import Trial, TrialState
+from nnilite.records import Json, Trial, TrialState
 
 if TYPE_CHECKING:
     from nnilite._search.search_result import SearchResult
 
 _PARTS = 10
+_VALUE_MAX = 100  # characters
 
 
 class HasResult(Protocol):
@@ -65,6 +66,12 @@ class SearchProgress:
         ended = sum(trial.state.ended for trial in result.trials)
         of = f"/{self._most}" if self._most else ""
         failed = self._counts[TrialState.FAILED]
-        best = f", best {result.best.value} (trial {result.best.id})" if result.best else ""
+        best = tell_best(result.best.value, result.best.id) if result.best else ""
         sys.stderr.write(f"{ended}{of} trials ended{f', {failed} failed' if failed else ''}{best}\n")
         sys.stderr.flush()
+
+
+def tell_best(value: Json, trial: str) -> str:
+    """Return the end of a line of progress. A result may be a dictionary of any size: its first numbers tell enough."""
+    text = str(value)
+    return f", best {text if len(text) <= _VALUE_MAX else f'{text[:_VALUE_MAX]}...'} (trial {trial})"

@@ -57,6 +57,15 @@ def test_progress_is_told_in_lines_where_there_is_no_notebook(capsys) -> None:
     assert capsys.readouterr().err == ""
 
 
+def test_progress_tells_the_beginning_of_a_large_result(capsys) -> None:
+    Search({"x": {"_type": "uniform", "_value": [0, 1]}}, "Random").run(
+        lambda parameters: {"default": parameters["x"], "importance": list(range(1000))}, trials=1, progress=True
+    )
+    shown = capsys.readouterr().err
+    assert "best {'default': 0." in shown
+    assert len(shown) < 200
+
+
 def test_a_result_with_a_limit_has_a_bar() -> None:
     search = Search({"x": {"_type": "uniform", "_value": [0, 1]}}, "Random")
     result = search.run(lambda parameters: parameters["x"], trials=5)
