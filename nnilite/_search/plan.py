@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite._plugins import lookup
 from nnilite.assessor import Assessor
-from nnilite.errors import Conflict
+from nnilite.errors import ConfigError, Conflict
 from nnilite.records import Json
 from nnilite.tuner import Tuner
 from nnilite.tuning.class_args import construct
@@ -79,7 +79,7 @@ class Plan:
         return config.checked(paths=False)
 
     def fill(self, config: ExperimentConfig) -> None:
-        """Give a config what this plan says. What only the config says remains. Raises: Conflict."""
+        """Give a config what this plan says. What only the config says remains. Raises: ConfigError, Conflict."""
         for word, one in (("tuner", self.tuner), ("assessor", self.assessor)):
             if one is not None and not isinstance(one, str):
                 raise Conflict(
@@ -87,6 +87,8 @@ class Plan:
                     f"config whose {word} has className and classArgs."
                 )
         config.search_space_file = None
+        if not hasattr(config.tuner, "class_args"):
+            raise ConfigError(f"tuner: must be a dict such as {{'name': 'TPE'}}, not {config.tuner!r:.100}")
         named = config.tuner if self.tuner == "" and (config.tuner.name or config.tuner.class_name) else None
         if named is None:
             self.choose_tuner()._fill(config)

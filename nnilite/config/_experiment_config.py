@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -210,12 +211,18 @@ class ExperimentConfig(Fields):
             self._fill(key, value)
 
     def _fill(self, key: str, value: Any) -> None:
-        """Set a field, whatever the spelling of its name. Mappings become the objects that they describe."""
+        """Set a field, whatever the spelling of its name. Raises: AttributeError, also for a field of what is given."""
         entry = record_of(ExperimentConfig).entry(key)
         if entry is None:
             raise AttributeError(f"ExperimentConfig has no field {key!r}{hint('ExperimentConfig', key, _names())}")
         if value is not None:
             setattr(self, entry.name, _read_object(entry.name, value))
+
+    def _assign(self, name: str, value: Any) -> None:
+        """Set a field. A mapping becomes the object that it describes, so that its fields can be set one by one."""
+        with suppress(AttributeError):  # `checked` names the fields that there are not
+            value = _read_object(name, value)
+        super()._assign(name, value)
 
     def __repr__(self) -> str:
         services = self.training_service if isinstance(self.training_service, list) else [self.training_service]
@@ -386,14 +393,14 @@ class CheckedConfig(ExperimentConfig):
         super().__init__()
         self._source, self._base, self._warnings = given._source, given._base, given._warnings
         for name, value in values.items():
-            super()._assign(name, value)
+            object.__setattr__(self, name, value)
         self._services = services
         self._secrets = secrets
 
     def _assign(self, name: str, value: Any) -> None:
         if not name.startswith("_"):
             raise AttributeError(f"{name} cannot be set in a checked config; set it before you call checked()")
-        super()._assign(name, value)
+        object.__setattr__(self, name, value)
 
     def checked(self, *, paths: bool = True) -> CheckedConfig:
         """Return this config, which is checked already."""

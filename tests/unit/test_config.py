@@ -225,6 +225,17 @@ def test_python_may_give_several_platforms_objects_and_keyword_arguments():
     assert config.checked().services[1].config.machine_list[0].port == 2222
 
 
+def test_a_mapping_that_python_sets_is_an_object_whose_fields_can_be_set() -> None:
+    config = ExperimentConfig("local", searchSpace=SPACE, trial_command="run", trial_concurrency=1)
+    config.tuner = {"name": "TPE"}
+    config.tuner.class_args["seed"] = 3
+    config.training_service = {"platform": "local"}
+    config.training_service.use_active_gpu = True
+    found = config.checked()
+    assert (found.tuner.name, found.tuner.class_args) == ("TPE", {"seed": 3})
+    assert found.services[0].config.use_active_gpu
+
+
 def test_configs_made_from_python_share_nothing():
     ExperimentConfig("local").tuner.class_args["x"] = 1
     assert ExperimentConfig("local").tuner.class_args == {}

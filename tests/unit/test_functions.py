@@ -20,8 +20,9 @@ from nnilite._functions.function_run import FunctionRun
 from nnilite._functions.pickled import MOST_BYTES, pickle_function
 from nnilite._functions.places import config_on
 from nnilite._search.function_arguments import count_arguments
+from nnilite._search.plan import Plan
 from nnilite.config import ExperimentConfig, ServiceConfig
-from nnilite.errors import Conflict, NniliteError, ServiceError
+from nnilite.errors import ConfigError, Conflict, NniliteError, ServiceError
 from nnilite.records import Trial, TrialState
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
@@ -210,3 +211,14 @@ def test_output_that_its_platform_cannot_give_now_does_not_end_a_run() -> None:
     run = FunctionRun(None, Manager(), print)  # type: ignore[arg-type]
     run._listen()
     run._tell_failure(Trial("a", 0, {}, state=TrialState.FAILED, reason="it failed"))
+
+
+def test_a_tuner_in_the_form_of_yaml_is_taken_and_a_name_alone_is_refused_in_a_sentence() -> None:
+    config = ExperimentConfig("local")
+    config.tuner = {"name": "TPE", "classArgs": {"seed": 3}}
+    plan = Plan({"x": {"_type": "uniform", "_value": [0, 1]}}, "", "minimize")
+    plan.fill(config)
+    assert config.tuner.class_args == {"optimize_mode": "minimize", "seed": 3}
+    config.tuner = "TPE"
+    with pytest.raises(ConfigError, match=r"tuner: must be a dict such as \{'name': 'TPE'\}, not 'TPE'"):
+        plan.fill(config)
