@@ -94,10 +94,12 @@ class Search:
         from nnilite._search import optuna_words
         from nnilite._search.plan import Plan
         from nnilite._search.search_arguments import check_search_arguments, check_space
+        from nnilite.space.python_space import plain_space
         from nnilite.tuning.result_constraints import ResultConstraints
 
         optuna_words.refuse_in_search(tuner_args)
         check_space(space)
+        space = plain_space(space)
         check_search_arguments(tuner, optimize, assessor, storage, constraints, result_constraints)
         self._objectives = signs({"default": optimize} if isinstance(optimize, str) else optimize, "optimize")
         self._limits = ResultConstraints.parse(result_constraints)
@@ -239,9 +241,10 @@ class Search:
         """
         if isinstance(parameters, (list, tuple)):
             raise Conflict("enqueue takes one set of parameters, a dict: call it for each of them.")
+        parameters = plain_value(parameters)
         warn_of(self._plan.space, parameters)
         with self._lock:
-            self._first.append(plain_value(parameters))
+            self._first.append(parameters)
 
     def add_trial(self, parameters: Json, value: Json) -> Trial:
         """Add a trial that ran elsewhere, with its result. The tuner learns it, and it counts as one of the search.
@@ -251,9 +254,10 @@ class Search:
         value = read_metric(value, self._numbers)
         if gains(value, self._objectives) is None:
             raise Conflict(f"the result {show_value(value)} {wanted(self._objectives, value)}.")
+        parameters = plain_value(parameters)
         warn_of(self._plan.space, parameters)
         with self._turn():
-            trial = self._start(plain_value(parameters), self._find_next_numbers()[0])
+            trial = self._start(parameters, self._find_next_numbers()[0])
             ended = replace(trial, value=value, state=TrialState.SUCCEEDED, ended=trial.started)
             ended = judged(ended, self._limits)
             known = Call(CallKind.IMPORT, value=[{"parameter": trial.parameters, "value": value}])

@@ -13,9 +13,11 @@ is a name. Raises, in every function: SpaceError.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from nnilite import _text
 from nnilite.errors import Place, SpaceError
 from nnilite.space.search_space import SearchSpace
 
@@ -108,8 +110,25 @@ def qlognormal(mu: float, sigma: float, q: float, default: float | None = None) 
 
 
 def _checked(kind: str, value: list[Any], default: Json) -> ParameterJson:
-    made: ParameterJson = {"_type": kind, "_value": value}
+    made: ParameterJson = {"_type": kind, "_value": plain_space(value)}
     if default is not None:
-        made["_default"] = default
+        made["_default"] = plain_space(default)
     SearchSpace.parse({kind: made})
     return made
+
+
+def plain_space(space: Any) -> Any:
+    """Return a search space, or a part of it, in which numbers and arrays of numpy and the like are plain ones.
+
+    What cannot be one, and names that are not text, stay as they are: the check of the space names them.
+    """
+    if isinstance(space, Mapping):
+        return {name: plain_space(part) for name, part in space.items()}
+    if isinstance(space, (list, tuple)):
+        return [plain_space(part) for part in space]
+    if space is None or isinstance(space, (str, int)):
+        return space
+    try:
+        return json.loads(_text(space))
+    except TypeError:
+        return space

@@ -19,6 +19,7 @@ import nnilite
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, PluginError, SpaceError
 from nnilite.records import TrialState
 from nnilite.search import Search, TrialStopped
+from nnilite.space import choice
 from nnilite.tuner import Tuner
 
 SPACE = {"x": {"_type": "uniform", "_value": [-5, 5]}, "kind": {"_type": "choice", "_value": ["it's", "$HOME\n"]}}
@@ -139,6 +140,21 @@ def test_numbers_of_numpy_are_results():
     result = Search(SPACE).run(objective, trials=1)
     assert result.best.value == {"default": 0.5, "each": [0, 1]}
     assert result.intermediate == {"0": (0.25,)}
+
+
+def test_numbers_of_numpy_are_parameters(caplog: pytest.LogCaptureFixture) -> None:
+    numpy = pytest.importorskip("numpy")
+    space = {
+        "x": {"_type": "uniform", "_value": [numpy.float32(0), numpy.int64(1)]},
+        "layers": choice(numpy.arange(2, 5)),
+        "units": {"_type": "choice", "_value": numpy.array([8, 16])},
+    }
+    search = Search(space, "Random")
+    search.enqueue({"x": numpy.float32(0.5), "layers": numpy.int64(3), "units": numpy.array(16)})
+    search.add_trial({"x": numpy.array(0.25), "layers": 2, "units": 8}, numpy.float16(0.75))
+    search.run(lambda p: p["x"], trials=2)
+    assert search.result()[1].parameters == {"x": 0.5, "layers": 3, "units": 16}
+    assert caplog.text == ""
 
 
 def test_threads_run_so_many_trials_at_once_and_no_more():
