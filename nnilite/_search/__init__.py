@@ -10,6 +10,7 @@ function_arguments  how many arguments the function takes, and what cannot be ca
 search_arguments  what arguments of `Search` of a wrong type should be
 optuna_words      what users of optuna would write, and the words here
 outcomes          how trials end
+trial_threads     threads for it, which end with the program
 worker_processes  worker processes for it, and their messages
 worker            the program of such a process
 """

@@ -81,31 +81,54 @@ class Loop:
             try:
                 outcome = self._attempt(trial)
             except BaseException as error:  # such as Ctrl-C
-                self._search.tell(
-                    trial, state=TrialState.USER_CANCELED, reason=f"interrupted ({describe_exception(error)})"
-                )
+                self._cancel(trial, error)
                 raise
             self._learn(trial, outcome)
 
     def run_in_threads(self, concurrency: int) -> None:
-        from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+        from concurrent.futures import FIRST_COMPLETED, wait
+
+        from nnilite._search.trial_threads import TrialThreads
 
         running: dict[Future[TrialOutcome], Trial] = {}
-        with ThreadPoolExecutor(concurrency, thread_name_prefix="nnilite-search") as pool:
+        with TrialThreads(concurrency) as threads:
             try:
                 while True:
                     while len(running) < concurrency and (trial := self._next()) is not None:
-                        running[pool.submit(self._attempt, trial)] = trial
+                        running[threads.submit(partial(self._attempt, trial))] = trial
                     if not running:
                         return
                     for done in wait(running, return_when=FIRST_COMPLETED).done:
-                        self._learn(running.pop(done), done.result())
+                        outcome = done.result()
+                        self._learn(running.pop(done), outcome)
                         self._exhausted = False  # what it learns may give the tuner new ideas
-            except BaseException:
+            except BaseException as error:
                 self._stopped = True
-                for future, trial in running.items():  # what still runs is waited for, and nothing of it lost
-                    self._tell(trial, future.result())
+                self._wait_for_threads(running, error)
                 raise
+
+    def _wait_for_threads(self, running: dict[Future[TrialOutcome], Trial], error: BaseException) -> None:
+        """Wait for what still runs, so that nothing of it is lost; but not after a second Ctrl-C."""
+        if isinstance(error, KeyboardInterrupt):
+            log.warning(
+                "interrupted; waits for %d trials that run in threads, which end at their next report or when the "
+                "function returns. Another Ctrl-C leaves them",
+                len(running),
+            )
+        try:
+            while running:
+                future = next(iter(running))
+                broken = future.exception()  # such as SystemExit of the function: the error that ended the run
+                trial = running.pop(future)
+                self._cancel(trial, broken) if broken else self._tell(trial, future.result())
+        except KeyboardInterrupt as again:
+            for trial in running.values():
+                self._cancel(trial, again)
+            raise
+
+    def _cancel(self, trial: Trial, error: BaseException) -> None:
+        reason = f"interrupted ({describe_exception(error)})"
+        self._search.tell(trial, state=TrialState.USER_CANCELED, reason=reason)
 
     def run_in_processes(self, concurrency: int) -> None:
         """Run trials in worker processes.
@@ -151,9 +174,7 @@ class Loop:
                     self._tell(trial, outcome)
         finally:
             for trial in running.values():
-                self._search.tell(
-                    trial, state=TrialState.USER_CANCELED, reason=f"interrupted ({describe_exception(error)})"
-                )
+                self._cancel(trial, error)
 
     def _next(self) -> Trial | None:
         if self._left <= 0 or self._exhausted or self._late():

@@ -368,14 +368,15 @@ def test_a_callback_that_raises_is_named_and_no_result_is_lost(concurrency):
     assert len(search.result().trials) <= 2 * concurrency
 
 
-def test_an_interrupted_run_leaves_no_trial_running():
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_an_interrupted_run_leaves_no_trial_running(concurrency: int) -> None:
     search = Search(SPACE, "Random")
 
     def interrupted(parameters):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        search.run(interrupted)
+        search.run(interrupted, trials=1, concurrency=concurrency)
     assert [trial.state for trial in search.result().trials] == [TrialState.USER_CANCELED]
 
 

@@ -215,6 +215,21 @@ GUARD
 """
 
 
+THREADS = """
+import sys, threading
+from pathlib import Path
+from nnilite import Search
+def held(parameters):
+    Path(sys.argv[1]).write_text("runs")
+    threading.Event().wait()
+search = Search({"x": {"_type": "choice", "_value": [1]}}, "Random")
+try:
+    search.run(held, trials=1, concurrency=2)
+except KeyboardInterrupt:
+    print([trial.state.value for trial in search.result().trials], flush=True)
+"""
+
+
 IGNORING = """
 import signal
 from nnilite import Search
@@ -250,6 +265,19 @@ def test_ctrl_c_in_a_terminal_ends_a_script_and_its_workers(tmp_path: Path) -> N
         out, err = program.communicate(timeout=60)
     assert (out.strip(), err) == ("['USER_CANCELED']", "")
     assert not running(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.process
+@pytest.mark.real
+def test_a_second_ctrl_c_ends_a_script_whose_threads_cannot_be_stopped(tmp_path: Path) -> None:
+    with script(tmp_path, THREADS) as program:
+        eventually(lambda: (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text(), 60)
+        os.killpg(program.pid, signal.SIGINT)
+        assert program.stderr is not None
+        assert "waits for 1 trials that run in threads" in program.stderr.readline()
+        os.killpg(program.pid, signal.SIGINT)
+        out, err = program.communicate(timeout=60)
+    assert (program.returncode, out, err) == (0, "['USER_CANCELED']\n", "")
 
 
 @pytest.mark.process
