@@ -9,6 +9,7 @@ one makes its own experiment DAMAGED in the list and affects no other.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -296,6 +297,9 @@ def make_folders(directory: Path) -> None:
     """Make the missing subfolders of an experiment's folder. Raises: NotFound if that is missing itself, OSError."""
     if not is_folder_there(directory):
         raise NotFound(f"{directory}, the experiment's folder, is gone (deleted, moved or not mounted).")
+    log = directory / "log"
+    if log.is_symlink():  # in a folder from another person, it leads to where files of these names are written over
+        raise OSError(errno.ELOOP, "is a link; remove it", str(log))
     for name in FOLDERS:
         (directory / name).mkdir(mode=0o700, exist_ok=True)
     for name, target in NNI_LOGS.items():

@@ -114,12 +114,22 @@ class DatabaseFile:
 
 def open_read_only(path: Path) -> sqlite3.Connection:
     """Return a connection that only reads, and that any thread may close. Raises: sqlite3.Error."""
+    _refuse_link(path)
     # Elsewhere SQLite makes two files beside the database, also for those who only read.
     fixed = "&immutable=1" if _is_fixed(path) else ""
     uri = f"file:{quote(os.fsencode(path))}?mode=ro{fixed}"  # a name of a file need not be UTF-8
     db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_READ_TIMEOUT_S)
     _distrust_schema(db)
     return db
+
+
+def _refuse_link(path: Path) -> None:
+    """Refuse a link, which a folder of another person may have: the database that it leads to would be changed.
+
+    Raises: StoreError.
+    """
+    if path.is_symlink():
+        raise StoreError(f"{path} is a link; put the database itself there.")
 
 
 def _is_fixed(path: Path) -> bool:
@@ -151,6 +161,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    _refuse_link(path)
     # One thread at a time uses the connection, but not always the same one.
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_LOCK_TIMEOUT_S)
     with _close_after_error(db):

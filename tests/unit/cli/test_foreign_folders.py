@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +23,9 @@ from nnilite._experiments.locking import ManagerLock
 from nnilite._logging.log_file import open_log
 from nnilite._manager.log_limits import MOST_LOG_BYTES, LogLimits
 from nnilite._manager.stop_reserve import StopReserve
-from nnilite._store.database_file import FILE_NAME
+from nnilite._store.database_file import FILE_NAME, refuse_newer_database
+from nnilite._store.writer import Store
+from nnilite.errors import StoreError
 
 TOKEN = "a-token-of-this-experiment"
 
@@ -106,6 +110,32 @@ def test_a_link_in_the_place_of_a_draft_leads_nowhere(whole: Path, tmp_path: Pat
     assert (whole / "token").read_text() == "a new token"
     assert (whole / "stop-reserve").stat().st_size == 1 << 20
     assert not any((whole / name).is_symlink() for name in ("token", "stop-reserve"))
+
+
+@pytest.mark.parametrize("use", [Store.open, refuse_newer_database])
+def test_a_database_behind_a_link_stays_as_it_is(whole: Path, tmp_path: Path, use: Callable[[Path], object]) -> None:
+    (tmp_path / "mine").mkdir()
+    mine = tmp_path / "mine" / "bookmarks.sqlite"
+    with contextlib.closing(sqlite3.connect(mine)) as db:
+        db.execute("CREATE TABLE places (address TEXT)")
+    before = mine.read_bytes()
+    (whole / FILE_NAME).unlink()
+    (whole / FILE_NAME).symlink_to(mine)
+    with pytest.raises(StoreError, match="is a link"):
+        use(whole / FILE_NAME)
+    assert mine.read_bytes() == before
+    assert list(mine.parent.iterdir()) == [mine]
+
+
+def test_a_link_in_the_place_of_the_folder_of_logs_makes_no_file_elsewhere(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(whole / "log")
+    (tmp_path / "mine").mkdir()
+    (whole / "log").symlink_to(tmp_path / "mine")
+    assert run(["view", "abcd"]) == 1
+    assert "log: is a link; remove it" in " ".join(capsys.readouterr().err.split())
+    assert not list((tmp_path / "mine").iterdir())
 
 
 def test_a_link_in_the_place_of_the_lock_makes_no_file_elsewhere(whole: Path, tmp_path: Path) -> None:
