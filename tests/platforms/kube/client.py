@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nnilite_kubernetes._api import ApiError, Resource, connect
+from nnilite_kubernetes._api import ApiError, Cluster, Resource, connect
 from nnilite_kubernetes._informer import Informer
 
 Key = tuple[str, str, str]  # group, version, plural
@@ -68,10 +68,10 @@ KINDS: dict[Key, str] = {
 
 
 class Api:
-    """An API server, as whom the kubeconfig says."""
+    """An API server, as whom the kubeconfig says, or as which this connection was made."""
 
-    def __init__(self, kubeconfig: Path) -> None:
-        self.cluster = connect(str(kubeconfig), None)
+    def __init__(self, way: Path | Cluster) -> None:
+        self.cluster = way if isinstance(way, Cluster) else connect(str(way), None)
         # For controllers, a node and a test; the plugin needs few.
         self.cluster._way.pool.connection_pool_kw["maxsize"] = 50
         self._followed: dict[tuple[Key, str], tuple[Informer, list[Callable[[], object]]]] = {}

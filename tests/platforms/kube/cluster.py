@@ -19,6 +19,7 @@ from nnilite_kubernetes._exec import ExecError
 from platforms.kube.apiserver import KubeApiserver
 from platforms.kube.client import ACCOUNTS, BINDINGS, CLUSTER_RUNTIMES, KINDS, PODS, QUOTAS, ROLES, SECRETS, Api, Key
 from platforms.kube.controllers import Collector, Controller, JobController, Operators, QuotaController
+from platforms.kube.direct import DirectCluster
 from platforms.kube.kubeconfig import cluster_of, write_kubeconfig
 from platforms.kube.node import Node
 from platforms.kube.registry import Registry
@@ -68,7 +69,7 @@ class Cluster:
 
     def __enter__(self) -> Any:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.api = Api(self.kubeconfig())
+        self.api = self._connect()
         self._begin()
         return self
 
@@ -79,6 +80,9 @@ class Cluster:
     def kubeconfig(self) -> Path:
         """A file by which one may do all that tests do."""
         raise NotImplementedError
+
+    def _connect(self) -> Api:
+        return Api(self.kubeconfig())
 
     def _begin(self) -> None:
         self.machinery = Machinery(self.api, self.namespace, self.folder / "node", self.operators)
@@ -234,8 +238,12 @@ class StandIn(Cluster):
         where = {"server": self.server.listener.url}
         return write_kubeconfig(self.folder / "kubeconfig", where, {"token": self.server.rights.admin})
 
+    def _connect(self) -> Api:
+        return Api(DirectCluster(self.kubeconfig(), self.server))
+
     def halt(self) -> None:
         self.server.listener.stop()
+        self.store.wake()
 
     def resume(self) -> None:
         """As a server that was restarted, it knows of no earlier changes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 from urllib.error import HTTPError
@@ -55,6 +55,14 @@ class ApiServer:
         if content is None:
             raise Refusal(404, "NotFound", f'{key[2]} "{name}" not found')
         return self._one(method, key, content, sub, query, body or {})
+
+    def changes(
+        self, token: str, path: str, query: dict[str, str], stop: Callable[[], bool]
+    ) -> Iterator[tuple[str, Any]]:
+        """What a watch of this path tells, until `stop`. Raises: Refusal; LookupError, later, where it is too old."""
+        key, namespace, _, _ = self.place(token, "watch", path)
+        news = self.registry.store.watch(key, namespace, int(query["resourceVersion"]), stop)
+        return ((kind, content) for kind, content in news if kind == "BOOKMARK" or selected(content, query))
 
     def place(self, token: str, method: str, path: str) -> tuple[Key, str, str, str | None]:
         """What a path is of. Raises: Refusal if there is no such thing, or not for the owner of this token."""
@@ -172,16 +180,15 @@ class _Handler(Handler):
         self.send(refusal.status, "application/json", json.dumps({**status, "code": refusal.status}).encode())
 
     def _watch(self, path: str, query: dict[str, str]) -> None:
-        key, namespace, _, _ = self.owner.place(self.token(), "watch", path)
+        stop = lambda: not self.owner.listener.listens  # noqa: E731
+        changes = self.owner.changes(self.token(), path, query, stop)
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        stop = lambda: not self.owner.listener.listens  # noqa: E731
         try:
-            for kind, content in self.owner.registry.store.watch(key, namespace, int(query["resourceVersion"]), stop):
-                if kind == "BOOKMARK" or selected(content, query):
-                    self._chunk({"type": kind, "object": content})
+            for kind, content in changes:
+                self._chunk({"type": kind, "object": content})
         except LookupError:
             gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
             self._chunk({"type": "ERROR", "object": gone})

@@ -77,6 +77,11 @@ class Store:
         with self.lock:
             self._oldest = int(self._next())
             self._history.clear()
+            self.wake()
+
+    def wake(self) -> None:
+        """Have all watches look whether they are to stop."""
+        with self.lock:
             for changed in self._changed.values():
                 changed.notify_all()
 
