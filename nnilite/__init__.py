@@ -406,6 +406,9 @@ class _ThisTrial:
             return
         if kind == "PERIODICAL" and _hand_to_search(metric):
             return
+        if _find_launched_rank() and _find_system_dir():
+            rank = f"rank {_find_launched_rank()} reports, too, and results of several ranks mix"
+            self.warn("mixed", f"{rank}: let rank 0 alone report, or start the ranks by `distributed` of the config")
         self._tell_worker()
         with self._lock:
             sequence = self._sequence if kind == "PERIODICAL" else 0
@@ -533,6 +536,15 @@ def _rank() -> int:
             if number.isdigit():
                 return int(number)
     return 0
+
+
+def _find_launched_rank() -> str:
+    """Return the rank that a launcher such as torchrun, in the trial's command, gave this process; "" for the first."""
+    environment = _environment()
+    local = environment.get("LOCAL_RANK", "")
+    ranks = (environment.get(name, "") for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK"))
+    found = next(filter(None, (*ranks, local and environment.get("RANK", local))), "")
+    return "" if found == "0" else found
 
 
 def _worker_key(host: str, executable: str) -> str:

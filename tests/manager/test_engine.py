@@ -119,7 +119,8 @@ async def test_a_trial_with_several_final_results_says_which_one_counts(bench: B
     await bench.engine.commit_events("t0", 0, [Started(1.0), *finals, Exited(2.0, 0)])
     trial, *_ = await bench.store.find_attempt(("t0", 0)) or [None]
     assert trial is not None
-    assert (trial.value, trial.reason) == (9.0, "it reported more than one final result; the first one counts")
+    assert trial.value == 9.0
+    assert trial.reason.startswith("it reported more than one final result; the first one counts (")
 
 
 async def test_a_result_that_comes_after_its_trial_was_given_up_for_lost_still_counts(start_bench: StartBench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import logging
@@ -128,6 +129,27 @@ def test_a_rank_that_clears_its_environment_does_not_report(sdk, trial, monkeypa
     with pytest.warns(RuntimeWarning, match="rank 1"):
         sdk.report_final_result(0.5)
     assert not (trial / ".nni" / "metrics").exists()
+
+
+@pytest.mark.parametrize(
+    ("variables", "rank"),
+    [
+        ({"RANK": "5", "LOCAL_RANK": "1"}, "5"),
+        ({"LOCAL_RANK": "1"}, "1"),
+        ({"OMPI_COMM_WORLD_RANK": "2"}, "2"),
+        ({"RANK": "0", "LOCAL_RANK": "0"}, ""),
+        ({"RANK": "3"}, ""),  # of a pod: the platform has started the trial as a whole
+    ],
+)
+def test_a_rank_of_a_launcher_in_the_command_reports_and_warns(sdk, trial, monkeypatch, variables, rank):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    says = pytest.warns(RuntimeWarning, match=f"rank {rank} reports, too") if rank else contextlib.nullcontext()
+    with says as found:
+        sdk.report_intermediate_result(0.25)
+        sdk.report_final_result(0.5)
+    assert values(trial) == [0.25, 0.5]
+    assert len(found or [0]) == 1
 
 
 def test_numpy_values_become_plain_numbers(sdk, trial):
