@@ -54,7 +54,7 @@ _CHUNK_BYTES = 1 << 20
 _REFUSALS = (400, 401, 403, 404, 410)
 _SIGTERMS: List[int] = []  # Python drops the exception of a handler that it runs within a destructor
 _MESSAGE_BYTES = 4000  # Kubernetes keeps 4096 bytes
-_OPTIONS = ("message", "from", "work", "files", "role", "rank", "task", "checkpoints")
+_OPTIONS = ("message", "from", "work", "files", "role", "rank", "task", "checkpoints", "storage")
 
 
 class Failed(Exception):
@@ -86,7 +86,7 @@ def read_options(words: Sequence[str]) -> Dict[str, str]:
     if len(words) % 2 or not {word[2:] for word in words[::2]} <= set(_OPTIONS):
         raise Failed("the bootstrap does not understand the words {!r}".format(list(words)))
     options = {words[number][2:]: words[number + 1] for number in range(0, len(words), 2)}
-    for name in ("message", "work", "files", "checkpoints"):
+    for name in ("message", "work", "files", "checkpoints", "storage"):
         if name in options:
             options[name] = os.path.abspath(options[name])
     if not options.get("from") or not options.get("work"):

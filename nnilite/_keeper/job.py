@@ -11,6 +11,7 @@ They are in a file only where the bootstrap cannot become the keeper itself. Of 
                         attempt: continue after the reports of the job before. `prepare`: only unpack the code, for a
                         container that runs a command of the platform's own
     --checkpoints DIR   the folder for checkpoints
+    --storage FILE      the storage for checkpoints, as `storage` of a specification; the file is removed
 
 A job that stays costs money. So if the platform keeps logs (`log_stays`), the keeper does not wait long for an
 unreachable manager: it prints undelivered events to the log, where the service reads them. With `log_tells_end` the end
@@ -115,6 +116,10 @@ def _role(start: Mapping[str, Any], options: Mapping[str, str], environment: Map
     name = options.get("role", "")
     own = (start.get("roles") or {}).get(name) or {}
     spec = dict(start["spec"], **(own.get("spec") or {}))
+    if options.get("storage"):
+        from .storage_choice import read_entry
+
+        spec["storage"] = read_entry(options["storage"], spec.get("storage") or {})
     rank = environment.get(options.get("rank", "")) or "0"
     reports = own.get("reports", True) and rank == "0"
     directory = options["work"]

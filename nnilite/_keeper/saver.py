@@ -74,6 +74,7 @@ class Saver:
         self._note = CheckpointNote(self.checkpoint_dir)
         self._exchange = threading.Lock()
         self._may_bring = True
+        self._apart = frozenset(map(str, self._entry.get("apart") or ()))
         self._writer: Optional[int] = None  # the attempt that wrote what is here; None if that is unknown
 
     def restore(self, wanted: Callable[[], bool]) -> None:
@@ -85,7 +86,7 @@ class Saver:
         """
         if "checkpoints" not in self._parts:
             return
-        self._writer = self._note.read(_states(self.checkpoint_dir))
+        self._writer = self._note.read(self._look())
         if self._spec.attempt:
             trouble = self._shared.run(self._restore, wanted)
             with self._exchange:
@@ -193,9 +194,7 @@ class Saver:
         Raises: ValueError if it is damaged.
         """
         known, tries = self._list_of(storage, number), 0
-        while known is not None and (
-            self._writer is not None or known["saved"] > _find_newest_time(self.checkpoint_dir)
-        ):
+        while known is not None and (self._writer is not None or known["saved"] > self._find_newest_time()):
             try:
                 self._bring(storage, number, known["files"])
                 return True
@@ -208,9 +207,17 @@ class Saver:
 
     def _write_note(self, attempt: int) -> None:
         try:
-            self._note.write(attempt, self._writer, _states(self.checkpoint_dir))
+            self._note.write(attempt, self._writer, self._look())
         except OSError as error:
             self._folder.add_to_log("who writes the checkpoints cannot be noted: {}".format(error))
+
+    def _look(self) -> Dict[str, _State]:
+        """Return the checkpoint's files and links here, by their relative paths."""
+        return _states(self.checkpoint_dir, lambda name: name in self._apart or _is_draft(name))
+
+    def _find_newest_time(self) -> float:
+        """Return the time of the newest file here, in seconds; 0 if there is none."""
+        return max((state[1] for state in self._look().values()), default=0) / 1e9
 
     def _list_of(self, storage: Storage, number: int) -> Optional[Dict[str, Any]]:
         with tempfile.TemporaryDirectory(dir=self._folder.inner) as scratch:
@@ -254,17 +261,20 @@ class Saver:
             with self._exchange:
                 if not self._may_bring:
                     raise StorageError("the trial has started before its checkpoints were there")
+                for name in self._apart:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.rename(os.path.join(self.checkpoint_dir, name), os.path.join(draft, name))
                 shutil.rmtree(self.checkpoint_dir, ignore_errors=True)
                 os.rename(draft, self.checkpoint_dir)
                 self._writer = number
                 self._files = self._listed = dict(files)
-                self._states = _states(self.checkpoint_dir)
+                self._states = self._look()
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
     def _save_checkpoints(self, wanted: Callable[[], bool], unconfirmed_s: float) -> None:
         """Copy what has changed since the last time, then write the new list, unless that is not wanted any more."""
-        now = _states(self.checkpoint_dir)
+        now = self._look()
         if now == self._states and self._files == self._listed:
             return
         storage = self._shared.open()
@@ -452,11 +462,6 @@ def _state(path: str) -> Optional[_State]:
     except OSError:
         return None
     return (facts.st_size, facts.st_mtime_ns) if stat.S_ISREG(facts.st_mode) or stat.S_ISLNK(facts.st_mode) else None
-
-
-def _find_newest_time(folder: str) -> float:
-    """Return the time of the newest file of a folder, in seconds; 0 if it has none."""
-    return max((state[1] for state in _states(folder).values()), default=0) / 1e9
 
 
 def _sync(path: str) -> None:

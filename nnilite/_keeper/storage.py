@@ -12,6 +12,8 @@ The experiment's part of the storage is `nni/<experiment>/`, in which names are 
     kind        "folder", "s3", "azure" or "program"
     parts       which of "code", "checkpoints" and "outputs" go there
     save_every_s 60: the time between two looks for changed checkpoints
+    apart       []: names in the folder for checkpoints that are none, and stay as they are
+    others      null: another storage, for all parts but checkpoints
     read_only   false; true for processes of a job that load checkpoints but save none
     folder:     paths (where the experiment's part may be on a worker), marked (whether it has the file MARKER)
     s3:         url (of the bucket), prefix, region, access_key, secret, session_token (from AWS's environment

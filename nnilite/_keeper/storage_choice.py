@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any, Callable, Dict, Mapping, TypeVar
 
@@ -10,8 +11,24 @@ from .storage import FolderStorage, Storage, StorageError, nothing
 T = TypeVar("T")
 
 
+def read_entry(path: str, others: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the storage that a file describes, with another one for what it does not take. Remove the file.
+
+    Raises: OSError.
+    """
+    with open(path, encoding="utf-8") as file:
+        entry: Dict[str, Any] = json.loads(file.read())
+    os.unlink(path)
+    if others:
+        entry.update(parts=[*entry["parts"], *others.get("parts", ())], others=others)
+    return entry
+
+
 def open_storage(entry: Mapping[str, Any]) -> Storage:
     """Open the storage that a specification describes. Raises: StorageError."""
+    others = entry.get("others")
+    if others:
+        return _DividedStorage(open_storage(dict(entry, others=None)), open_storage(others))
     kind = entry.get("kind")
     if kind == "folder":
         return FolderStorage([str(path) for path in entry.get("paths") or ()], bool(entry.get("marked")))
@@ -24,6 +41,26 @@ def open_storage(entry: Mapping[str, Any]) -> Storage:
     if kind == "azure":
         return AzureStorage(entry)
     raise StorageError("this keeper knows no storage of the kind {!r}".format(kind))
+
+
+class _DividedStorage(Storage):
+    """A storage for checkpoints, and another one for all else."""
+
+    def __init__(self, checkpoints: Storage, others: Storage) -> None:
+        self._checkpoints, self._others = checkpoints, others
+        self.title = "{} or {}".format(checkpoints.title, others.title)
+
+    def put(self, name: str, path: str, progress: Callable[[int], None] = nothing) -> None:
+        self._of(name).put(name, path, progress)
+
+    def get(self, name: str, path: str, progress: Callable[[int], None] = nothing) -> bool:
+        return self._of(name).get(name, path, progress)
+
+    def delete(self, name: str) -> None:
+        self._of(name).delete(name)
+
+    def _of(self, name: str) -> Storage:
+        return self._checkpoints if name.startswith("checkpoints/") else self._others
 
 
 class _PluginStorage(Storage):

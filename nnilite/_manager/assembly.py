@@ -218,7 +218,10 @@ def make_job_maker(directory: Path, config: CheckedConfig, store: Store, address
 def make_keeper_file(path: Path, config: CheckedConfig) -> KeeperFile:
     """Return the keeper with what the experiment's trials need, and no more: it travels to each worker."""
     preloads = any(getattr(service.config, "preload", ()) for service in config.services)
-    return KeeperFile(path, config.shared_storage is not None, config.distributed is not None, preloads)
+    stores = config.shared_storage is not None or any(
+        getattr(service.config, "brings_storage", False) for service in config.services
+    )
+    return KeeperFile(path, stores, config.distributed is not None, preloads)
 
 
 def nodes_of(config: CheckedConfig) -> Mapping[str, Json] | None:

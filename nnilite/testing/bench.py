@@ -56,14 +56,15 @@ def eventually(ask: Callable[[], T], limit_s: float = LIMIT_S) -> T:
 
 
 @functools.lru_cache
-def keeper_zipapp(*, with_nodes: bool = False) -> Path:
+def keeper_zipapp(*, with_nodes: bool = False, with_storage: bool = False) -> Path:
     """Build the keeper once for this process, in a folder that is removed with it.
 
-    `with_nodes`: with what only distributed trials need, as it travels in their experiments.
+    `with_nodes`: with what only distributed trials need, as it travels in their experiments. `with_storage`: with what
+    copies files to a shared storage.
     """
     folder = Path(tempfile.mkdtemp(prefix="nnilite-keeper-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return build(folder / "keeper.pyz", with_nodes=with_nodes, with_preload=True)
+    return build(folder / "keeper.pyz", with_storage, with_nodes, with_preload=True)
 
 
 class ServiceBench(Meeting):

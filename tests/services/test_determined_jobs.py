@@ -56,6 +56,7 @@ def test_the_code_may_come_from_the_manager(open_determined, master):
     assert [entry["path"] for entry in master.cluster.named(name).files] == [
         "nnilite",
         "nnilite/spec",
+        "nnilite/bucket.py",
         "nnilite/keeper",
     ]
 

@@ -11,6 +11,7 @@ _watch       what becomes of one job
 _log         the log of one job: its keeper's events, and what the trial has printed
 _context     what a job gets as its context directory, and whether Determined would take it
 _start       the program that runs in the container: it starts the keeper, heeds preemption, and keeps checkpoints
+_bucket      the program there for checkpoints in an S3 bucket
 _from_expconf    `nnictl config convert --from determined`
 _expconf_space   ... and its hyperparameters, as a search space
 """

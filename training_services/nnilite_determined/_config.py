@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import HttpConfig
@@ -88,6 +88,9 @@ class DeterminedStorage:
 @dataclass(frozen=True, kw_only=True)
 class DeterminedConfig(HttpConfig):
     """The cluster, the login, and what each trial gets."""
+
+    brings_storage: ClassVar[bool] = True
+    """Whether the keepers of trials may store checkpoints without a shared storage of the experiment."""
 
     master: Annotated[str, "the address of Determined's master, such as https://determined.example.org"]
     username: Annotated[str, "the user who logs in with `password`"] = "determined"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
+from pathlib import Path
 
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
@@ -16,9 +17,11 @@ from nnilite.service import Job, ServiceContext
 from nnilite.services.bootstrap import Supply
 from nnilite.services.delivery import CODE_VARIABLE, KEEPER_VARIABLE, Delivery, deliver
 from nnilite.units import HIDDEN
+from nnilite_determined import _bucket
 from nnilite_determined._config import DeterminedConfig
 
 FOLDER = "nnilite"
+BUCKET = "bucket.py"
 # Of Determined 0.38.1: determined.constants.MAX_CONTEXT_SIZE.
 CONTEXT_LIMIT_BYTES = 95 * 1024**2
 _REGULAR_FILE, _FOLDER = 48, 53
@@ -59,7 +62,8 @@ def sample(config: DeterminedConfig) -> Delivery:
 def make_model_definition(job: Job, delivery: Delivery) -> list[dict[str, Json]]:
     """Return the files of a job. Raises: ConfigError if they are too large together."""
     instructions = delivery.instructions(job, "", log_tells_end=True)  # the bootstrap adds the folder
-    files = {"spec": instructions.packed(), **delivery.contents}
+    bucket = Path(_bucket.__file__).read_bytes()
+    files = {"spec": instructions.packed(), BUCKET: bucket, **delivery.contents}
     size = sum(map(len, files.values()))
     if size > CONTEXT_LIMIT_BYTES:
         raise ConfigError(

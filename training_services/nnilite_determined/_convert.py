@@ -15,7 +15,7 @@ from nnilite.services.bootstrap import JobProcess, command, python_command
 from nnilite.services.node_places import nodes_of_job
 from nnilite_determined import _start
 from nnilite_determined._config import DeterminedConfig, DeterminedMount, DeterminedStorage
-from nnilite_determined._context import FOLDER
+from nnilite_determined._context import BUCKET, FOLDER
 
 PAUSED_LABEL = "nnilite-paused"
 """The label of an experiment that a user has paused: the next attempt begins paused, too."""
@@ -63,7 +63,9 @@ def request(conf: Mapping[str, Json], files: list[dict[str, Json]], activate: bo
 def entrypoint(job: Job) -> list[str]:
     """Return the command that starts the keeper in the folder of the context directory."""
     nodes = nodes_of_job(job).most
-    about = json.dumps({"experiment": job.experiment, "trial": job.trial, "nodes": nodes})
+    stored = "checkpoints" in ((job.spec.get("storage") or {}).get("parts") or ())  # in the shared storage
+    bucket = "" if stored else f"{FOLDER}/{BUCKET}"
+    about = json.dumps({"experiment": job.experiment, "trial": job.trial, "nodes": nodes, "bucket": bucket})
     words = command(f"{FOLDER}/spec", _WORK, JobProcess(rank_variable=_start.NODE if nodes > 1 else ""))
     return python_command(Path(_start.__file__).read_text(encoding="utf-8"), about, *words)
 

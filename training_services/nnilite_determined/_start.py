@@ -1,8 +1,8 @@
 """Run in the container: start the keeper, obey Determined's preemption signal, and keep checkpoints.
 
-Its text is part of the experiment's entrypoint, so it needs Python 3.8 and the standard library alone, and boto3, which
-Determined installs in each container, where checkpoints are stored in S3. Its arguments are a JSON object with
-`experiment`, `trial` and `nodes`, and the words of the command that becomes the keeper.
+Its text is part of the experiment's entrypoint, so it needs Python 3.8 and the standard library alone. Its arguments
+are a JSON object with `experiment`, `trial`, `nodes`, `bucket` (the file with the program for an S3 bucket, "" if the
+experiment stores its checkpoints elsewhere), and the words of the command that becomes the keeper.
 
 Determined sends no SIGTERM to a trial that has to end: it uses a signal that a process has to poll for, when a user
 cancels or pauses the experiment and when the scheduler needs the slots. The signal becomes a SIGTERM here, so the trial
@@ -29,7 +29,7 @@ import time
 import urllib.error
 import urllib.request
 from types import FrameType
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 SHARED = "/determined_shared_fs"
 LATEST = "determined-latest"
@@ -41,6 +41,8 @@ _RENDEZVOUS = os.path.join("..", "info", "rendezvous.json")
 _POLL_S = 60
 _PAUSE_S = (1.0, 30.0)
 _SAVE_EVERY_S = 30.0
+_PLACE = "nnilite"
+_STORAGE = "nnilite-storage"  # read and removed by the keeper, as it may hold the keys of the bucket
 
 
 def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -60,16 +62,14 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
             sys.stdout.flush()
             return 1
     storage = (json.loads(environment.get("DET_EXPERIMENT_CONFIG") or "{}")).get("checkpoint_storage") or {}
-    place = "nnilite/{}/{}".format(about["experiment"], about["trial"])
     if variables.get(NODE, "0") != "0":  # the first node saves for all
         storage = {}
-    folder, bucket = _checkpoints(storage, place, environment.get("DET_LATEST_CHECKPOINT") or "")
-    command = [*words[1:], "--checkpoints", folder] if folder else words[1:]
+    command = [*words[1:], *_checkpoints(storage, about, environment.get("DET_LATEST_CHECKPOINT") or "")]
     child = subprocess.Popen(command, env=dict(environment, **variables))
     preemption = Preemption(environment, child)
     signal.signal(signal.SIGTERM, preemption.forward)
     threading.Thread(target=preemption.watch, daemon=True).start()
-    code = _wait(child, bucket)
+    code = child.wait()
     if preemption.heard:
         return 0
     return code if code >= 0 else 128 - code
@@ -172,27 +172,46 @@ def mounted(storage: Mapping[str, Any]) -> str:
     return os.path.normpath(os.path.join(SHARED, inner))
 
 
-def _checkpoints(storage: Mapping[str, Any], place: str, latest: str) -> Tuple[str, Optional[CheckpointBucket]]:
-    """Return the folder for checkpoints, and the bucket for its copy. No folder: the keeper's own, in the container.
+def _checkpoints(storage: Mapping[str, Any], about: Mapping[str, Any], latest: str) -> List[str]:
+    """Return the keeper's options for checkpoints. Without any they stay in the keeper's own folder, in the container.
 
     The files that Determined's own library saved in the attempt before are available as `determined-latest`.
     """
     base = mounted(storage)
     try:
         if base:
-            folder = os.path.join(base, place)
+            folder = os.path.join(base, _PLACE, about["experiment"], about["trial"])
             os.makedirs(folder, exist_ok=True)
             link(os.path.join(folder, LATEST), os.path.join(base, latest) if latest else "")
-            return folder, None
-        if storage.get("type") == "s3":
-            folder = os.path.abspath("nnilite-checkpoints")
-            os.makedirs(folder, exist_ok=True)
-            bucket = CheckpointBucket(storage, place, folder)
-            bucket.load(latest)
-            return folder, bucket
+            return ["--checkpoints", folder]
+        if storage.get("type") == "s3" and about.get("bucket"):
+            return _use_bucket(storage, about, latest)
     except (OSError, ImportError) as error:
         _say("checkpoints stay in this container and are lost with it: {}".format(error))
-    return "", None
+    return []
+
+
+def _use_bucket(storage: Mapping[str, Any], about: Mapping[str, Any], latest: str) -> List[str]:
+    """Return the options with which the keeper copies checkpoints to the bucket. Raises: OSError, ImportError."""
+    folder = os.path.abspath("nnilite-checkpoints")
+    os.makedirs(folder, exist_ok=True)
+    with open(about["bucket"], encoding="utf-8") as file:
+        text = file.read()
+    program: Dict[str, Any] = {}
+    exec(text, program)
+    place = "{}/{}".format(_PLACE, about["experiment"])
+    bucket = program["CheckpointBucket"](storage, place)
+    try:
+        bucket.load_former(about["trial"], folder)
+        if latest:
+            bucket.load_own(latest, os.path.join(folder, LATEST))
+    except OSError as error:
+        _say("the bucket {}: {}".format(storage.get("bucket"), error))
+    entry = {"kind": "program", "program": text, "parts": ["checkpoints"], "save_every_s": _SAVE_EVERY_S}
+    entry.update(apart=[LATEST], bucket=storage, place=place)
+    with open(os.open(_STORAGE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as target:
+        target.write(json.dumps(entry))
+    return ["--checkpoints", folder, "--storage", _STORAGE]
 
 
 def link(path: str, target: str) -> None:
@@ -201,108 +220,6 @@ def link(path: str, target: str) -> None:
         os.unlink(path)
     if target and not os.path.exists(path):
         os.symlink(target, path)
-
-
-class CheckpointBucket:
-    """The trial's folder for checkpoints, in an S3 bucket too. Raises: OSError, ImportError without boto3."""
-
-    def __init__(self, storage: Mapping[str, Any], place: str, folder: str) -> None:
-        self._name = str(storage["bucket"])
-        self._prefix = str(storage.get("prefix") or "").strip("/")
-        self._place = place
-        self._folder = folder
-        self._known: Dict[str, Tuple[int, int]] = {}
-        boto3, self._errors = _import_boto3()
-        self._client = boto3.client(
-            "s3",
-            endpoint_url=storage.get("endpoint_url"),
-            aws_access_key_id=storage.get("access_key"),
-            aws_secret_access_key=storage.get("secret_key"),
-        )
-
-    def load(self, latest: str) -> None:
-        """Fetch the files of earlier attempts, and Determined's own latest checkpoint."""
-        self._fetch(self._place, self._folder)
-        self._known = self._files()
-        if latest:
-            self._fetch(latest, os.path.join(self._folder, LATEST))
-
-    def save(self) -> None:
-        """Send what has changed since."""
-        now = self._files()
-        try:
-            for name, state in now.items():
-                if self._known.get(name) != state:
-                    self._client.upload_file(os.path.join(self._folder, name), self._name, self._key(self._place, name))
-                    self._known[name] = state
-            for name in set(self._known) - set(now):
-                self._client.delete_object(Bucket=self._name, Key=self._key(self._place, name))
-                del self._known[name]
-        except self._errors as error:
-            raise OSError("cannot write to the bucket {}: {}".format(self._name, error)) from error
-
-    def _fetch(self, place: str, folder: str) -> None:
-        start = self._key(place, "")
-        try:
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._name, Prefix=start)
-            for key in [item["Key"] for page in pages for item in page.get("Contents") or []]:
-                path = os.path.normpath(os.path.join(folder, key[len(start) :]))
-                if not path.startswith(folder + os.sep) or key.endswith("/"):
-                    continue
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                self._client.download_file(self._name, key, path)
-        except self._errors as error:
-            raise OSError("cannot read the bucket {}: {}".format(self._name, error)) from error
-
-    def _key(self, place: str, name: str) -> str:
-        return "/".join(part for part in (self._prefix, place) if part) + "/" + name
-
-    def _files(self) -> Dict[str, Tuple[int, int]]:
-        """Return size and time of each file, without Determined's own files."""
-        found = {}
-        for folder, folders, names in os.walk(self._folder):
-            if folder == self._folder and LATEST in folders:
-                folders.remove(LATEST)
-            for name in names:
-                path = os.path.join(folder, name)
-                try:
-                    state = os.stat(path)
-                except OSError:  # it was renamed meanwhile
-                    continue
-                found[os.path.relpath(path, self._folder)] = (state.st_size, state.st_mtime_ns)
-        return found
-
-
-def _import_boto3() -> Tuple[Any, Tuple[Any, ...]]:
-    """Return boto3, which lies where this Python does not look, as it was started without `site`.
-
-    Raises: ImportError.
-    """
-    import site
-
-    site.main()
-    sys.path.append(site.getusersitepackages())
-    import boto3
-    from boto3.exceptions import Boto3Error
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    return boto3, (Boto3Error, BotoCoreError, ClientError)
-
-
-def _wait(child: subprocess.Popen[bytes], bucket: Optional[CheckpointBucket]) -> int:
-    """Return the keeper's exit code once its files are in the bucket."""
-    while True:
-        try:
-            code: Optional[int] = child.wait(_SAVE_EVERY_S if bucket else None)
-        except subprocess.TimeoutExpired:
-            code = None
-        try:
-            if bucket is not None:
-                bucket.save()
-        except OSError as error:
-            _say("cannot save checkpoints now: {}".format(error))
-        if code is not None:
-            return code
 
 
 def _say(sentence: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nnilite.service import ServiceContext
-from nnilite.testing import ReadingBench
+from nnilite.testing import ReadingBench, keeper_zipapp
 from nnilite_determined import DeterminedConfig, DeterminedService
 from nnilite_determined._watch import DeterminedPatience
 from platforms.determined.master import Master
@@ -32,3 +33,6 @@ class DeterminedBench(ReadingBench):
 
     def __init__(self, folder: Path, make: Callable[[ServiceContext], Any], **common: Any) -> None:
         super().__init__(folder, make, **{"linger_s": 1, **common})
+
+    def context(self) -> ServiceContext:
+        return replace(super().context(), keeper=keeper_zipapp(with_nodes=self._with_nodes, with_storage=True))

@@ -271,6 +271,12 @@ class DeterminedCluster:
         folder = Path(self.default_storage["container_path"]) / name
         folder.mkdir(parents=True)
         (folder / "weights").write_text("of Determined")
+        self.report_checkpoint(one, name)
+        return name
+
+    @staticmethod
+    def report_checkpoint(one: DeterminedExperiment, name: str) -> None:
+        """Report what lies in the storage under this name."""
         one.checkpoints.append(
             {
                 "uuid": name,
@@ -282,7 +288,6 @@ class DeterminedCluster:
                 "state": "STATE_COMPLETED",
             }
         )
-        return name
 
     def close(self) -> None:
         for one in list(self.experiments.values()):
