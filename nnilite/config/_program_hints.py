@@ -24,7 +24,7 @@ _RUN_BY = {
 }
 _OTHER_SIGNS = re.compile(r"[$`*?\[\]{}~=]")
 """With any of these a shell may make the name, or it names nothing."""
-_READ_FROM = re.compile(r"--?(?:\w+[-_])*(?:config|cfg|conf|params|hparams)(?:[-_](?:file|path))?")
+_READ_FROM = re.compile(r"--?(?:\w[\w-]*[-_])?(?:config|cfg|conf|params|hparams)(?:[-_](?:file|path))?")
 _READ = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 _OURS = ("nni", "nnilite")
 

@@ -18,7 +18,7 @@ from nnilite.errors import ConfigError, Place
 from nnilite.services.keeper_events import MAX_DEPTH, MAX_DIGITS, deeper
 from nnilite.yaml_files import BoundedLoader, TooMuchYaml, read_text
 
-_EXPONENT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
+_EXPONENT = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+")
 _NO_YAML = "is not YAML"
 _TOO_DEEP = f"is nested too deep: at most {MAX_DEPTH} levels are read"
 _FREE_JSON = {"searchspace", "classargs"}  # fields in which 1e-5 can only be meant as a number

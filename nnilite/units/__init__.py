@@ -84,12 +84,12 @@ _LONGEST_S = 10**12
 _LARGEST_B = 10**18
 _QUANTITY = re.compile(r"\s*([+-]?[0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 _MEANT_NUMBER = re.compile(
-    r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*(?:/\s*(\d+)|(%))?\s*", re.IGNORECASE | re.ASCII
+    r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d{1,3})?)\s*(?:/\s*(\d+)|(%))?\s*", re.IGNORECASE | re.ASCII
 )
 # With three digits behind it, a comma may also stand between thousands.
 _DECIMAL_COMMA = re.compile(r"\s*([+-]?(?:0,\d+|\d+,(?!\d{3}\s*$)\d+))\s*", re.ASCII)
 _POWER = re.compile(r"\s*([+-]?\d{1,9}(?:\.\d{1,9})?)\s*(?:\*\*|\^)\s*\(?([+-]?\d{1,2})\)?\s*", re.ASCII)
-_ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")
+_ENVIRONMENT = re.compile(r"\$\{env:([^{}]*)\}")
 
 
 def parse_duration_s(value: object) -> int:

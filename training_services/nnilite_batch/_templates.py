@@ -23,13 +23,13 @@ class ShellWords(str):
     __slots__ = ()
 
 
-_OPTIONAL = re.compile(r"\[\[(.*?)\]\](?!\])", re.DOTALL)
+_OPTIONAL = re.compile(r"\[\[((?:(?!\[\[).)*?)\]\](?!\])", re.DOTALL)
 _FIELD = re.compile(r"\{([A-Za-z][A-Za-z0-9]*)\}")
 _QUOTED = re.compile(r"""\\.|'[^']*(?:'|\Z)|"(?:\\.|[^"\\])*(?:"|\Z)""", re.DOTALL)
 """A sign after a backslash, or a text in quotes."""
 _KEYWORD = r"(?:do|done|else|fi|for|if|in|then|while)\b"
 _PROGRAM = re.compile(
-    rf"(?:^|[|&;({{]|\b(?:do|if|then|else)\b)\s*(?!{_KEYWORD})([a-z_][\w.+-]*)(?=[\s;|)&]|$)", re.MULTILINE
+    rf"(?:^|[|&;({{]|\b(?:do|if|then|else)\b)[^\S\n]*(?!{_KEYWORD})([a-z_][\w.+-]*)(?=[\s;|)&]|$)", re.MULTILINE
 )
 
 

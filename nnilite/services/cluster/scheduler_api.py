@@ -12,7 +12,7 @@ from nnilite.services.cluster.login import LoginHost, ShellAnswer
 from nnilite.services.cluster.queued_job import QueuedJob
 from nnilite.services.cluster.shared_folder import SharedFolder
 
-_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+_VERSION = re.compile(r"(?<!\d)(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?")
 
 
 UNKNOWN_OUTCOME, REFUSED = 76, 77
