@@ -76,6 +76,24 @@ SLOW = "() => { const now = Date.now; let more = 0; Date.now = () => now() + (mo
 FRAMES = "async () => { for (let i = 0; i < 5; i++) await new Promise(requestAnimationFrame); }"
 
 
+PAINTED = """() => [...document.querySelector(".chart").querySelectorAll("canvas")].some((canvas) => {
+  const { width, height } = canvas;
+  const { data } = canvas.getContext("2d").getImageData(0.7 * width, 0.3 * height, 0.2 * width, 0.4 * height);
+  return data.filter((value, at) => at % 4 === 3 && value > 0).length > 0.2 * (data.length / 4);
+})"""
+"""Whether points cover the right part of the first chart, where the late trials are."""
+
+
+def test_all_points_of_ten_thousand_trials_are_painted_at_once(open_page: Any, ten_thousand: str) -> None:
+    page = open_page(f"{ten_thousand}/#/trials")
+    page.get_by_text("10,000 trials", exact=True).wait_for(timeout=60_000)
+    page.evaluate(SLOW)
+    page.evaluate("location.hash = '#/charts/metric'")
+    page.locator(".chart[data-ready]").first.wait_for()
+    page.evaluate(FRAMES)
+    assert page.evaluate(PAINTED)
+
+
 @pytest.mark.parametrize("chart", ["metric", "slices"])
 def test_a_chart_that_is_left_while_it_paints_ends_without_an_error(
     open_page: Any, ten_thousand: str, chart: str

@@ -179,7 +179,6 @@ function option(points, fieldX, fieldY, name) {
         type: "custom",
         data: cells.map(([x, y, z]) => [x, y, level(z)]),
         silent: true,
-        progressive: 0,
         renderItem: cell,
       },
       {

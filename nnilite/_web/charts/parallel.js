@@ -175,7 +175,6 @@ function option(lines, axes, name) {
         smooth: 0.15,
         inactiveOpacity: 0.04,
         activeOpacity: 0.9,
-        progressive: 0,
         lineStyle: { width: lines.length > 500 ? 1 : 1.6, opacity: lines.length > 500 ? 0.3 : 0.65 },
         data: lines.map(({ trial, score }, place) => ({
           value: [...axes.map((field) => placeOf(trial, field)), score, place / Math.max(lines.length - 1, 1)],

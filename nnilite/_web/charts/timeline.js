@@ -161,7 +161,6 @@ function barsOf(state, bars) {
     itemStyle: { color: fill }, // of the legend
     encode: { x: [1, 2], y: 0 },
     clip: true,
-    progressive: 0,
     renderItem: (_, api) => {
       const [left, right] = [api.coord([api.value(1), api.value(0)]), api.coord([api.value(2), api.value(0)])];
       const high = Math.min(api.size([0, 1])[1] * 0.72, 22);

@@ -93,6 +93,8 @@ export function base(more = {}) {
   const c = colours();
   return {
     animation: false,
+    // All points at once: painted over several frames, they vanish and come again with each trial that ends.
+    progressive: 0,
     aria: { enabled: true },
     color: [1, 2, 3, 4, 5, 6, 7, 8].map((place) => c[`series-${place}`]),
     textStyle: { color: c.soft, fontFamily: getComputedStyle(document.body).fontFamily, fontSize: 12 },
@@ -165,7 +167,7 @@ export function axis({ axisLabel, ...more } = {}) {
  */
 
 /**
- * A chart with many points is painted frame by frame, and ECharts fails in the next frame if the chart has gone by then.
+ * A chart with very many points is painted frame by frame, and ECharts fails in the next frame if the chart has gone by then.
  * Painted anew, without anything in it, it has no more frames to come.
  * @param {Drawn} chart
  */
