@@ -140,7 +140,7 @@ def show_list(options: argparse.Namespace) -> None:
     }
     columns = {name: cell for name, cell in _COLUMNS.items() if not left_out.get(name)}
     rows = [tuple(cell(trial) for cell in columns.values()) for trial in trials]
-    screen.show_table(tuple(columns), rows, "There are no such trials.", spare=("REASON", "TIME", "PARAMETERS"))
+    screen.show_table(tuple(columns), rows, "There are no such trials.", spare=SPARE_COLUMNS)
 
 
 _COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -157,6 +157,9 @@ _COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
     "REASON": lambda trial: screen.brief(trial["reason"]),
 }
 """The text of each column. Services, cost, tags and violations have a column only if some trial has one."""
+
+SPARE_COLUMNS = ("REASON", "TIME", "PARAMETERS", "METRIC")
+"""What a narrow terminal lacks, the first one first. A metric of several numbers is cut before a column is left out."""
 
 
 def _select(manager: Client, options: argparse.Namespace) -> Iterable[dict[str, Any]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._cli import screen
+from nnilite._cli import screen, trial
 from nnilite._cli.nnictl import COMMANDS, run
 from stand_in_manager import PROFILE, TRIAL, Make, StandIn
 
@@ -70,6 +70,14 @@ def test_rows_of_a_narrow_terminal_stay_whole_lines() -> None:
     assert (narrow["ID"], narrow["URL"]) == (8, 21)
     assert sum(narrow.values()) + 2 * (len(narrow) - 1) <= 80
     assert "ENDED" not in screen.fitting(columns, cells, ("ENDED", "NAME"), 60)
+
+
+def test_a_metric_of_several_numbers_leaves_room_for_the_parameters() -> None:
+    columns = ("NO", "ID", "STATE", "METRIC", "TIME", "PARAMETERS", "REASON")
+    metric = "default=0.00349704, loss=0.25, lr_now=0.00029142 (latest)"
+    cells = [("10", "lxuktko9", "SUCCEEDED", metric, "1.2s", "lr=0.00309704 bs=64", "exit code 1: ValueError: NaN")]
+    widths = screen.fitting(columns, cells, trial.SPARE_COLUMNS, 90)
+    assert (widths["METRIC"], widths["PARAMETERS"]) == (24, 19)
 
 
 def test_numbers_have_all_digits_that_mean_something() -> None:
