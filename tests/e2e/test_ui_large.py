@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nnilite.testing import eventually
 from platforms.many_trials import many_trials
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
@@ -74,6 +75,23 @@ def test_a_hundred_thousand_trials_open_and_are_filtered(open_page: Any, browser
 SLOW = "() => { const now = Date.now; let more = 0; Date.now = () => now() + (more += 20); }"
 """Each look at the clock takes 20 ms: a chart paints one point a frame, so it is not ready for many seconds."""
 FRAMES = "async () => { for (let i = 0; i < 5; i++) await new Promise(requestAnimationFrame); }"
+
+
+WORD = """() => { const { content, visibility } = getComputedStyle(document.querySelector("#app"), "::before");
+  return visibility === "visible" && content; }"""
+
+
+def test_a_page_whose_program_is_slow_to_arrive_says_that_it_loads(open_page: Any, ten_thousand: str) -> None:
+    held: list[Any] = []
+    page = open_page()
+    page.route(re.compile(r"/app\.js$"), lambda route: held.append(route))
+    page.goto(f"{ten_thousand}/#/trials", wait_until="commit")
+    eventually(lambda: page.evaluate(WORD) == '"Loading …"', 60)
+    page.unroute(re.compile(r"/app\.js$"))
+    for route in held:
+        route.continue_()
+    page.get_by_text("10,000 trials", exact=True).wait_for(timeout=60_000)
+    assert page.evaluate(WORD) != '"Loading …"'
 
 
 PAINTED = """() => [...document.querySelector(".chart").querySelectorAll("canvas")].some((canvas) => {
