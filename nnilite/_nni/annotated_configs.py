@@ -41,9 +41,11 @@ def expand(file: Path, output: Path | None = None) -> Written:
         raise ConfigError("is not a mapping of fields", Place(str(file)))
     names = {_plain(name): name for name in document}
     old = "trainingserviceplatform" in names
-    trial = dict(document.get(names.get("trial"), {}) or {}) if old else {}
-    given = trial.get("codeDir", ".") if old else document.get(names.get("trialcodedirectory"), ".")
-    code = Path(os.path.normpath(file.absolute().parent / expand_home(str(given))))
+    trial = document.get(names.get("trial")) or {} if old else {}
+    if not isinstance(trial, Mapping):
+        raise ConfigError("must be a mapping of fields, such as command and codeDir", source.place((names["trial"],)))
+    given = trial.get("codeDir") if old else document.get(names.get("trialcodedirectory"))
+    code = Path(os.path.normpath(file.absolute().parent / expand_home(str(given or "."))))
     if not code.is_dir():
         raise ConfigError(f"the folder {str(code)!r} of the code does not exist", source.place(()))
     target = (output or code.with_name(f"{code.name}-expanded")).absolute()

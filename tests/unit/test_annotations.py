@@ -316,3 +316,20 @@ def test_a_program_in_place_of_its_config_is_refused_with_the_cure(tmp_path: Pat
     program.write_text('"""@nni.variable(nni.choice(1, 2), name=x)"""\nx = 1\n')
     with pytest.raises(ConfigError, match=r"mnist\.py: is a program; give the config whose trialCommand runs it"):
         annotated_configs.expand(program)
+
+
+def test_a_trial_that_is_no_mapping_is_named_with_its_line(tmp_path: Path) -> None:
+    config = tmp_path / "config.yml"
+    config.write_text("trainingServicePlatform: local\ntrial: python3 train.py\n")
+    with pytest.raises(ConfigError, match="must be a mapping of fields") as error:
+        annotated_configs.expand(config)
+    assert error.value.place.line == 2
+
+
+@pytest.mark.parametrize("code", ["trialCodeDirectory:", "trainingServicePlatform: local\ntrial: {codeDir: }"])
+def test_a_code_directory_that_is_left_empty_is_that_of_the_config(code: str, tmp_path: Path) -> None:
+    folder = tmp_path / "it's"
+    folder.mkdir()
+    (folder / "train.py").write_text(f"{UNIFORM}\nx = 1\n")
+    (folder / "config.yml").write_text(f"{code}\n")
+    assert annotated_configs.expand(folder / "config.yml").code == tmp_path / "it's-expanded"
