@@ -13,7 +13,9 @@ from waiting import others_turn
 
 pytest.importorskip("paramiko")
 
+from nnilite.disk_room import DiskRoom, NoRoom
 from nnilite.errors import NoCapacity
+from nnilite.ssh import download
 from nnilite.ssh.errors import MachineError, NoRoomHere
 from nnilite_remote._attempts import Attempts
 from nnilite_remote._host_checkpoints import HostCheckpoints, rank
@@ -239,3 +241,16 @@ def test_a_machine_that_answers_nonsense_keeps_no_trial_from_being_tried_again(t
     boxes = [Box("kept", 0, checkpoint=0), odd, Box("target")]
     assert asyncio.run(settle(HostCheckpoints(tmp_path), boxes, boxes[2])) != []
     assert boxes[2].got == 1
+
+
+@pytest.mark.parametrize("take", [download.save, download.unpack_stream])
+def test_what_does_not_fit_on_this_machine_is_known_for_that(take, tmp_path, monkeypatch):
+    def refuse(self, size_bytes):
+        raise NoRoom("the disk has 1 GB free")
+
+    monkeypatch.setattr(DiskRoom, "need", refuse)
+    with io.BytesIO() as archive, tarfile.open(fileobj=archive, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("file"))
+        sent = archive.getvalue() + bytes(10_240)
+    with pytest.raises(NoRoomHere, match="1 GB free"):
+        take(SimpleNamespace(rest=lambda: sent, read=lambda: b""), tmp_path / "new")
