@@ -109,13 +109,13 @@ class Loop:
 
     def _wait_for_threads(self, running: dict[Future[TrialOutcome], Trial], error: BaseException) -> None:
         """Wait for what still runs, so that nothing of it is lost; but not after a second Ctrl-C."""
-        if isinstance(error, KeyboardInterrupt):
-            log.warning(
-                "interrupted; waits for %d trials that run in threads, which end at their next report or when the "
-                "function returns. Another Ctrl-C leaves them",
-                len(running),
-            )
         try:
+            if isinstance(error, KeyboardInterrupt):
+                log.warning(
+                    "interrupted; waits for %d trials that run in threads, which end at their next report or when the "
+                    "function returns. Another Ctrl-C leaves them",
+                    len(running),
+                )
             while running:
                 future = next(iter(running))
                 broken = future.exception()  # such as SystemExit of the function: the error that ended the run

@@ -380,6 +380,20 @@ def test_an_interrupted_run_leaves_no_trial_running(concurrency: int) -> None:
     assert [trial.state for trial in search.result().trials] == [TrialState.USER_CANCELED]
 
 
+def test_an_interrupt_at_once_after_another_leaves_no_trial_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    search, free = Search(SPACE, "Random"), threading.Event()
+    ends = iter((lambda: 1.0, free.wait))
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nnilite._search.loop.log.warning", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        search.run(lambda _: next(ends)(), trials=2, concurrency=2, callbacks=[interrupt])
+    free.set()
+    assert sorted(trial.state.value for trial in search.result().trials) == ["SUCCEEDED", "USER_CANCELED"]
+
+
 def test_total_counts_the_trials_of_all_runs():
     search = Search(SPACE, "Random")
     search.run(bowl, trials=4)
