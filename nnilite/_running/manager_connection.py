@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
+from nnilite import _plain
 from nnilite._answers import late_request
 from nnilite._running.timely_answer import TimeLimit, limit_answers, read_pieces, read_whole
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, Place, ServiceError
@@ -142,7 +143,7 @@ class ManagerConnection:
                 "Content-Type": "application/json",
                 late_request.HEADER: late_request.spell_until(self._timeout_s),
             }
-            payload = b"" if body is None else json.dumps(replace_infinities(body), allow_nan=False).encode()
+            payload = b"" if body is None else _spell(body)
         self._limit.begin()
         if self._connection.sock is not None:
             self._connection.sock.settimeout(self._timeout_s)  # the last answer has left it what it had left
@@ -273,3 +274,8 @@ def replace_infinities(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [replace_infinities(part) for part in value]
     return value
+
+
+def _spell(body: Any) -> bytes:
+    """Return the JSON of a body. A program may give numbers of numpy in it."""
+    return json.dumps(replace_infinities(body), allow_nan=False, default=_plain).encode()

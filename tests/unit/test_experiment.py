@@ -161,6 +161,13 @@ def test_a_customized_trial_is_added_by_its_parameters(
     assert "trial trial1: x is odd" in caplog.text
 
 
+def test_numbers_of_numpy_are_sent(experiment: Experiment, manager: StandIn) -> None:
+    numpy = pytest.importorskip("numpy")
+    manager.says("POST /trials", {**TRIAL, "warning": ""}, 201)
+    experiment.add_trial_job({"x": numpy.float32(0.5), "layers": numpy.arange(2)})
+    assert json.loads(manager.asked[-1].body)["parameters"] == {"x": 0.5, "layers": [0, 1]}
+
+
 def test_run_returns_soon_after_the_experiment_is_done(
     entry: RegistryEntry, manager: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
