@@ -365,3 +365,21 @@ def test_an_experiment_is_run_again_with_changes(fresh_page: Any) -> None:
     page.get_by_label("Find experiments").fill("run again")
     page.get_by_role("button", name="run again", exact=True).wait_for()
     page.locator(".trials-cell").get_by_text("of 1").wait_for()
+
+
+def test_the_configuration_that_was_asked_for_last_is_shown_whichever_comes_last(page: Any) -> None:
+    held: list[Any] = []
+    address = re.compile("/api/v1/experiments/running1/config$")
+    other = next(one.id for one in registry.entries() if one.id != "running1")
+    page.route(address, lambda route: held.append(route))
+    page.evaluate("location.hash = '#/new?from=running1'")
+    eventually(lambda: page.evaluate("1") and held)
+    page.evaluate(f"location.hash = '#/new?from={other}'")
+    page.wait_for_function("() => document.querySelector('#new-config').value.includes('& deep')")
+    with page.expect_response(address):
+        held[0].continue_()
+    page.evaluate("""async () => {
+      for (let frame = 0; frame < 20; frame += 1) await new Promise(requestAnimationFrame);
+    }""")
+    assert "& deep" in page.get_by_label("Configuration (YAML)").input_value()
+    page.unroute(address)

@@ -55,13 +55,18 @@ export function NewExperiment() {
   };
   const from = route.value.query.get("from") ?? "";
   useEffect(() => {
-    if (!from || from === loadedFrom) return;
+    if (!from || from === loadedFrom) return undefined;
+    let gone = false;
     during(async () => {
       /** @type {{ text: string, folder: string }} */
       const { text, folder } = await get(`experiments/${encodeURIComponent(from)}/config`);
+      if (gone) return; // that of another experiment is shown by now
       loadedFrom = from;
       set({ text, folder });
     });
+    return () => {
+      gone = true;
+    };
   }, [from]);
   /** @param {File | undefined} file */
   const load = async (file) => file && set({ text: await file.text() });
