@@ -117,6 +117,24 @@ def test_earlier_parts_of_a_log_follow_each_other_also_with_bytes_that_are_no_te
     assert numbers == list(range(numbers[0], len(lines)))
 
 
+def test_a_line_without_an_end_does_not_hold_up_the_page_and_progress_bars_show_their_last_state(
+    open_page: Any, experiment: Any
+) -> None:
+    text = b"0 %\r50 %\r100 %\r\nbegin\rwhole " + b"x" * 500_000 + b" end"
+
+    def answer(route: Any) -> None:
+        found = {"X-Offset": 0, "X-Next-Offset": len(text), "X-Total-Size": len(text)}
+        route.fulfill(body=text, headers={name: str(value) for name, value in found.items()})
+
+    url, [trial, *_] = experiment
+    page = open_page()
+    page.route(re.compile(f"/trials/{trial}/output/"), answer)
+    page.goto(f"{url}/#/trials/{trial}")
+    page.wait_for_function("() => document.querySelector('.log')?.textContent.endsWith(' end')", polling=100)
+    shown = page.evaluate("() => document.querySelector('.log').textContent")
+    assert shown == "100 %\nwhole " + "x" * 500_000 + " end"
+
+
 def test_artifacts_that_could_not_be_read_are_shown_once_they_can(open_page: Any, experiment: Any) -> None:
     url, [trial, *_] = experiment
     page = open_page()

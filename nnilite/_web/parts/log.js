@@ -15,14 +15,17 @@ const EVERY_MS = 1000;
 const ESCAPE_SEQUENCES = /\x1b\[[0-9;?]*[ -/]*[@-~]/g;
 
 /**
- * Progress bars rewrite their line by \r, and colours are escape sequences: neither is of use here.
+ * What a progress bar has left of a line, which it rewrites by \r. For a long line, a pattern would take minutes.
+ * @param {string} line
+ */
+const rewritten = (line) => line.slice(line.lastIndexOf("\r", line.length - 2) + 1);
+
+/**
+ * Neither progress bars nor colours, which are escape sequences, are of use here.
  * @param {string} text
  */
 const readable = (text) =>
-  text
-    .replace(ESCAPE_SEQUENCES, "")
-    .replace(/\r\n/g, "\n")
-    .replace(/[^\n]*\r(?!\n|$)/g, "");
+  text.replace(ESCAPE_SEQUENCES, "").replace(/\r\n/g, "\n").split("\n").map(rewritten).join("\n");
 
 /** @import { Query } from "../lib/api.js" */
 
