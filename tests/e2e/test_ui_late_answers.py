@@ -135,6 +135,23 @@ def test_a_line_without_an_end_does_not_hold_up_the_page_and_progress_bars_show_
     assert shown == "100 %\nwhole " + "x" * 500_000 + " end"
 
 
+def test_a_view_that_is_saved_while_the_page_reads_the_others_stays(open_page: Any, experiment: Any) -> None:
+    page = open_page()
+    held: list[Any] = []
+    page.route(re.compile(r"/api/v1/page\?"), lambda route: held.append(route))
+    page.goto(f"{experiment[0]}/#/trials")
+    page.get_by_role("button", name="Views").click()
+    page.get_by_label("Name of this view").fill("mine")
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("link", name="mine").wait_for()
+    for route in held:
+        with page.expect_response(route.request.url):
+            route.fulfill(json={"views": [], "columns": []})
+    page.evaluate("() => new Promise((done) => setTimeout(done))")
+    assert held
+    assert page.get_by_role("link", name="mine").is_visible()
+
+
 def test_artifacts_that_could_not_be_read_are_shown_once_they_can(open_page: Any, experiment: Any) -> None:
     url, [trial, *_] = experiment
     page = open_page()

@@ -13,6 +13,7 @@ import { signal, useEffect } from "./ui.js";
 /** @type {Signal<SavedView[]>} */
 export const savedViews = signal([]);
 const KEY_MAX = 1000; // characters
+let saves = 0; // of views
 
 /**
  * The name of the table of trials with these parameters: experiments that search the same have the same columns.
@@ -30,12 +31,14 @@ export function useMemory(place, table) {
   useEffect(() => {
     if (!place) return undefined;
     let gone = false;
+    const before = saves;
     /** @type {Promise<Memory>} */
     const asked = get("page", { place, table });
     asked.then(
       ({ views, columns }) => {
-        savedViews.value = views;
-        if (gone || !table || !columns.length || route.value.query.get("cols")) return;
+        if (gone) return;
+        if (saves === before) savedViews.value = views; // otherwise the answer may lack the view that was saved meanwhile
+        if (!table || !columns.length || route.value.query.get("cols")) return;
         setQuery({ cols: writeColumns(columns) });
       },
       () => {},
@@ -80,6 +83,7 @@ export function keepColumns(table, keys) {
 export async function keepView(place, name, address) {
   /** @type {Memory} */
   const { views } = await send("PUT", "page/views", { place, name, address });
+  saves += 1;
   savedViews.value = views;
 }
 
