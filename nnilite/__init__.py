@@ -406,9 +406,9 @@ class _ThisTrial:
             return
         if kind == "PERIODICAL" and _hand_to_search(metric):
             return
-        if _find_launched_rank() and _find_system_dir():
-            rank = f"rank {_find_launched_rank()} reports, too, and results of several ranks mix"
-            self.warn("mixed", f"{rank}: let rank 0 alone report, or start the ranks by `distributed` of the config")
+        rank = _find_launched_rank()
+        if rank and _find_system_dir():
+            self.warn("mixed", f"rank {rank} reports, too: results mix; let rank 0 alone report, or use `distributed`")
         self._tell_worker()
         with self._lock:
             sequence = self._sequence if kind == "PERIODICAL" else 0
@@ -530,21 +530,22 @@ def _environment() -> Mapping[str, str]:
 def _rank() -> int:
     """Return the rank of this process in a distributed trial; 0 elsewhere, where each process may report."""
     environment = _environment()
-    if "NNILITE_WORLD_SIZE" in environment:
-        for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK", "RANK"):  # RANK is set in any case
-            number = environment.get(name, "")
-            if number.isdigit():
-                return int(number)
-    return 0
+    return _read_rank(environment, ("RANK",)) if "NNILITE_WORLD_SIZE" in environment else 0  # RANK is set in any case
 
 
-def _find_launched_rank() -> str:
-    """Return the rank that a launcher such as torchrun, in the trial's command, gave this process; "" for the first."""
+def _find_launched_rank() -> int:
+    """Return the rank that a launcher such as torchrun, in the trial's command, gave this process; else 0."""
     environment = _environment()
-    local = environment.get("LOCAL_RANK", "")
-    ranks = (environment.get(name, "") for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK"))
-    found = next(filter(None, (*ranks, local and environment.get("RANK", local))), "")
-    return "" if found == "0" else found
+    # A platform may set RANK alone, for a trial as a whole.
+    return _read_rank(environment, ("RANK", "LOCAL_RANK") if "LOCAL_RANK" in environment else ())
+
+
+def _read_rank(environment: Mapping[str, str], names: tuple[str, ...]) -> int:
+    for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK", *names):
+        number = environment.get(name, "")
+        if number.isdigit():
+            return int(number)
+    return 0
 
 
 def _worker_key(host: str, executable: str) -> str:

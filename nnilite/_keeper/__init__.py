@@ -79,6 +79,7 @@ saving             nothing of this, for an attempt without a shared storage
 use                how much processor time and memory the trial uses
 folder             the files of one attempt, which show any process how far it came
 attempt_files      an attempt's folder as programs other than its keeper use it
+folder_owner       whose a folder is, for programs other than keepers
 folder_looks       looks at the folders of trials, some of which may hang, for programs other than keepers
 ending             ends an attempt whose keeper does not do it, for programs other than keepers
 outbox             the events that the manager does not have yet, and the batches that take them there
@@ -240,7 +241,7 @@ def build(target: Path, with_storage: bool = False, with_nodes: bool = False, wi
     files = {"__main__.py": _MAIN.encode()}
     parts = ((with_storage, _FOR_STORAGE), (with_nodes, _FOR_NODES), (with_preload, _FOR_PRELOAD))
     optional = [module for wanted, modules in parts if not wanted for module in modules]
-    left_out = ("attempt_files", "ending", "folder_looks", "tar_stream", *optional)
+    left_out = ("attempt_files", "ending", "folder_looks", "folder_owner", "tar_stream", *optional)
     modules = [path for path in sorted(_PACKAGE.glob("[a-z]*.py")) if path.stem not in left_out]
     files.update((f"nnilite/_keeper/{path.name}", _strip_prose(path.read_text("ascii"))) for path in modules)
     files.update({"nnilite/__init__.py": b"", _CPYTHON: _strip_prose(_cpython())})

@@ -24,7 +24,8 @@ from nnilite._keeper.enclosed import FOLDER, EnclosedFolder, UnsafeName, remove_
 from nnilite._keeper.ending import PATIENCE_S, USUAL_GRACE_S, is_stopped, kill_groups, running_groups
 from nnilite._keeper.folder import WRITER_SUFFIX
 from nnilite._keeper.folder_looks import FolderLook, FolderLooks, LookResult, SlowFolder
-from nnilite._keeper.plain_file import NotOrdinary, is_folder_there, is_laid_by_others, is_there, open_ordinary
+from nnilite._keeper.folder_owner import is_laid_by_others
+from nnilite._keeper.plain_file import NotOrdinary, is_folder_there, is_there, open_ordinary
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
 from nnilite._keeper.tar_stream import DamagedTar, unpack_checkpoint
 from nnilite.services._host_use import HostMeter
@@ -78,6 +79,7 @@ _MODULES = (
     "_keeper/process.py",
     "_keeper/attempt_files.py",
     "_keeper/folder_looks.py",
+    "_keeper/folder_owner.py",
     "_keeper/ending.py",
     "services/_host_use.py",
     "services/worker_side.py",

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nnilite.errors import ServiceError
 from nnilite.service import JobState, JobStatus
 from nnilite.services.job_turns import JobTurns
 from nnilite.services.worker_side import FolderLooks
@@ -170,7 +171,7 @@ def test_a_folder_that_hangs_is_looked_at_by_one_thread(
     config = SimpleNamespace(local_storage_mount_point=tmp_path, container_mount="/mnt")
     vars(service).update(_folders=FolderLooks(limit_s=0.1), config=config, context=SimpleNamespace(experiment="e"))
     for _ in range(3):
-        with pytest.raises(OSError, match="no answer within"):
+        with pytest.raises(ServiceError, match="no answer within"):
             asyncio.run(service.files(HANDLES[0]))
     answer.set()
     assert len(looked) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._keeper import plain_file
+from nnilite._keeper import folder_owner, plain_file
 from other_user import STRANGER, known_user
 from silent_disk import failing_at
 
@@ -92,4 +92,7 @@ def test_a_folder_of_another_user_where_all_may_make_some_is_known(tmp_path: Pat
     os.lchown(tmp_path / "all/link", stranger, stranger)
     (tmp_path / "all/mine").mkdir()
     names = ("all/theirs", "all/link", "all/mine", "theirs", "mine")
-    assert [name for name in names if plain_file.is_laid_by_others(str(tmp_path / name))] == ["all/theirs", "all/link"]
+    assert [name for name in names if folder_owner.is_laid_by_others(str(tmp_path / name))] == [
+        "all/theirs",
+        "all/link",
+    ]
