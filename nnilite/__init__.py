@@ -406,7 +406,7 @@ class _ThisTrial:
             return
         if kind == "PERIODICAL" and _hand_to_search(metric):
             return
-        rank = _find_launched_rank()
+        rank = 0 if self._sequence or self._finals else _find_launched_rank()
         if rank and _find_system_dir():
             self.warn("mixed", f"rank {rank} reports, too: results mix; let rank 0 alone report, or use `distributed`")
         self._tell_worker()
