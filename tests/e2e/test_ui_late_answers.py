@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from nnilite._running import launch
-from nnilite._running.manager_client import Client
-from nnilite.config import from_dict
-from nnilite.testing import eventually
+from e2e.running import ended_experiment
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -35,21 +31,8 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
     """The address of an experiment that is done, and its trials."""
     folder = tmp_path_factory.mktemp("late answers")
     (folder / "trial.py").write_text(TRIAL)
-    config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": f"{shlex.quote(sys.executable)} trial.py",
-        "trialConcurrency": 1,
-        "maxTrialNumber": 3,
-        "tuner": {"name": "Random"},
-        "trainingService": {"platform": "local"},
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NNILITE_HOME", str(folder / "home"))
-        entry = launch.create(from_dict(config, folder), options=launch.ManagerOptions(port=0), detach=False)
-        with Client(entry.url or "", launch.token(entry)) as client:
-            eventually(lambda: client.profile()["state"] == "DONE", 90)
-            yield entry.url or "", [trial["id"] for trial in client.trials()]
-            client.stop()
+    with ended_experiment(folder, {"x": {"_type": "choice", "_value": [1, 2, 3]}}, 3) as (entry, client):
+        yield entry.url or "", [trial["id"] for trial in client.trials()]
 
 
 def test_a_metric_that_comes_before_the_curve_is_drawn_with_it(open_page: Any, experiment: Any) -> None:
@@ -155,30 +138,29 @@ def test_a_view_that_is_saved_while_the_page_reads_the_others_stays(open_page: A
 def test_artifacts_that_could_not_be_read_are_shown_once_they_can(open_page: Any, experiment: Any) -> None:
     url, [trial, *_] = experiment
     page = open_page()
-    page.expected_errors.append("500")
-    address = re.compile(f"/api/v1/trials/{trial}/files$")
-    page.route(address, lambda route: route.fulfill(status=500, json={"error": "its disk hangs"}))
-    page.goto(f"{url}/#/trials/{trial}?tab=artifacts")
-    page.get_by_text("its disk hangs").wait_for()
-    page.unroute(address)
-    page.evaluate("""async () => {
-      const live = await import(new URL("lib/live_data.js", document.baseURI));
-      live.connection.value = { ...live.connection.value, state: "lost" };
-    }""")
+    with _failing_at_first(page, f"/api/v1/trials/{trial}/files$"):
+        page.goto(f"{url}/#/trials/{trial}?tab=artifacts")
     page.get_by_text("kept for people").wait_for()
 
 
 def test_what_compared_trials_ran_with_is_shown_once_it_can_be_read(open_page: Any, experiment: Any) -> None:
     url, trials = experiment
     page = open_page()
+    with _failing_at_first(page, "/api/v1/provenance"):
+        page.goto(f"{url}/#/charts/compare?ids={','.join(trials)}")
+    page.get_by_text("They ran after the same start of the manager").wait_for()
+
+
+@contextmanager
+def _failing_at_first(page: Any, pattern: str) -> Iterator[None]:
+    """Refuse what fits the pattern until the page says so; then the connection is lost, and comes again."""
+    address = re.compile(pattern)
     page.expected_errors.append("500")
-    address = re.compile("/api/v1/provenance")
     page.route(address, lambda route: route.fulfill(status=500, json={"error": "its disk hangs"}))
-    page.goto(f"{url}/#/charts/compare?ids={','.join(trials)}")
+    yield
     page.get_by_text("its disk hangs").wait_for()
     page.unroute(address)
     page.evaluate("""async () => {
       const live = await import(new URL("lib/live_data.js", document.baseURI));
       live.connection.value = { ...live.connection.value, state: "lost" };
     }""")
-    page.get_by_text("They ran after the same start of the manager").wait_for()
