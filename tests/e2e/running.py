@@ -21,6 +21,7 @@ from nnilite.testing.ports import free_port
 from processes import send_signal
 
 ENDED = ("DONE", "ERROR", "STOPPED")
+_LAST_BYTES = 3000
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 ECHO = """
 import nnilite
@@ -73,8 +74,19 @@ class Running:
 
     def wait(self, *states: str, timeout_s: float = 60.0) -> dict[str, Any]:
         """The profile once the experiment is in one of the states."""
-        wait_for(lambda: self.state() in (states or ENDED), timeout_s)
+        try:
+            wait_for(lambda: self.state() in (states or ENDED), timeout_s)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n{self._describe()}") from error
         return self.client.profile()
+
+    def _describe(self) -> str:
+        """What may say why it does not end: its trials, and what they and the manager have written last."""
+        lines = [f"{one['id']} {one['state']} {one['reason']}" for one in self.trials()]
+        for file in [*self.directory.glob("log/manager.log"), *self.directory.glob("trials/*/*/trial.std*")]:
+            text = file.read_bytes()[-_LAST_BYTES:].decode(errors="replace")
+            lines.append(f"--- {file.relative_to(self.directory)}\n{text}")
+        return "\n".join(lines)
 
     def wait_for(self, condition: Callable[[], object], timeout_s: float = 60.0) -> None:
         wait_for(condition, timeout_s)
