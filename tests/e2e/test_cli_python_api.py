@@ -143,7 +143,8 @@ def test_a_program_that_waits_for_a_killed_manager_is_told_so(experiment: Experi
     (tmp_path / "trial.py").write_text("import time; time.sleep(100)")
 
     def kill() -> None:
-        entry = eventually(lambda: next((entry for entry in registry.entries() if entry.url), None))
+        eventually(lambda: experiment.port)  # it waits now; before, its start would fail
+        [entry] = registry.entries()
         assert entry.pid is not None
         os.kill(entry.pid, signal.SIGKILL)
 
