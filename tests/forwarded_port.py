@@ -47,8 +47,8 @@ class ForwardedPort:
     def _carry(source: socket.socket, sink: socket.socket, kept: bytearray) -> None:
         with suppress(OSError):  # one of the ends is gone
             while piece := source.recv(_PIECE_BYTES):
-                kept += piece
                 sink.sendall(piece)
+                kept += piece  # what was not passed on at the end is no request that the manager knows
         for one in (source, sink):
             _hang_up(one)
 
