@@ -50,9 +50,12 @@ class _Deadlines:
                     self._thread = None
                     return None
                 wait_s = self._limits[0].due - time.monotonic()
-                if wait_s <= 0:
-                    return heapq.heappop(self._limits).end
-                self._changed.wait(wait_s)
+                if wait_s > 0:
+                    self._changed.wait(wait_s)
+                    continue
+                end = heapq.heappop(self._limits).end
+                if end is not None:  # it may have ended by itself since
+                    return end
 
     def _drop_ended(self) -> None:
         while self._limits and self._limits[0].end is None:
