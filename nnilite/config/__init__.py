@@ -11,6 +11,7 @@ _experiment_config      every field of an experiment, with its type, default and
 _nested_configs         the configs inside it: algorithms, limits, trackers, webhooks
 _fields                 the names of fields
 _filled_in              the base of config classes
+_field_objects          what a program gives for a field, as the object that it stands for
 _former_fields          what became of fields of other formats
 _section_words          what people write in trainingService for what has another name or place
 _python_hints           what to write for a name that a config in Python has not

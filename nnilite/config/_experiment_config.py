@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from nnilite.config._command_hints import find_command_hints
 from nnilite.config._config_reading import At, ConfigReading
 from nnilite.config._environment_hints import environment_hints
-from nnilite.config._fields import did_you_mean, normalize_name
+from nnilite.config._field_objects import read_object, replace_name
 from nnilite.config._filled_in import Fields
 from nnilite.config._ignored_options import OptionWithoutEffect, find_options_without_effect
 from nnilite.config._kinds import Free, ListOf, OneOf, Union
@@ -28,7 +28,7 @@ from nnilite.config._nested_configs import (
 from nnilite.config._nni_form import nni_form
 from nnilite.config._placeholders import find_placeholders
 from nnilite.config._python_hints import hint
-from nnilite.config._record import Record, record_of
+from nnilite.config._record import record_of
 from nnilite.config._services import (
     CheckedServices,
     Service,
@@ -37,14 +37,12 @@ from nnilite.config._services import (
     ServiceKind,
     ServiceShare,
     TrialSettings,
-    make_service_object,
     shortcuts,
 )
 from nnilite.config._source import ConfigSource
 from nnilite.config.shared_storage_config import SharedStorageConfig
 from nnilite.errors import ConfigError
 from nnilite.records import Json
-from nnilite.records.shapes import camel
 from nnilite.units import (
     Concurrency,
     FilePath,
@@ -203,7 +201,7 @@ class ExperimentConfig(Fields):
         elif platform is not None:
             self._assign("training_service", [ServiceConfig(name) for name in platform])
         for key, value in given.items():
-            self._fill(key, _replace_name(key, value))
+            self._fill(key, replace_name(key, value))
 
     def _take(self, given: GivenFields) -> None:
         self._source, self._base, self._warnings = given.source, given.base, given.warnings
@@ -216,12 +214,12 @@ class ExperimentConfig(Fields):
         if entry is None:
             raise AttributeError(f"ExperimentConfig has no field {key!r}{hint('ExperimentConfig', key, _names())}")
         if value is not None:
-            setattr(self, entry.name, _read_object(entry.name, value))
+            setattr(self, entry.name, read_object(entry.name, value))
 
     def _assign(self, name: str, value: Any) -> None:
         """Set a field. A mapping becomes the object that it describes, so that its fields can be set one by one."""
         with suppress(AttributeError):  # `checked` names the fields that there are not
-            value = _read_object(name, value)
+            value = read_object(name, value)
         super()._assign(name, value)
 
     def __repr__(self) -> str:
@@ -462,43 +460,3 @@ class CheckedConfig(ExperimentConfig):
 
 def _names() -> list[str]:
     return [item.name for item in fields(ExperimentConfig)]
-
-
-_OBJECTS = {
-    "tuner": AlgorithmConfig,
-    "assessor": AlgorithmConfig,
-    "advisor": AlgorithmConfig,
-    "checkpoint": CheckpointConfig,
-    "code_limits": CodeLimits,
-    "distributed": DistributedConfig,
-}
-
-
-def _replace_name(key: str, value: Any) -> Any:
-    """Return the mapping that a name stands for in a call, such as `tuner="TPE"` or `training_service="local"`."""
-    name = normalize_name(key)
-    field = "platform" if name == "trainingservice" else "name" if name in ("tuner", "assessor", "advisor") else None
-    return {field: value} if field and isinstance(value, str) else value
-
-
-def _read_object(name: str, value: Any) -> Any:
-    """Return the object that a mapping describes. `checked` reports what is wrong with other values."""
-    if name == "training_service":
-        several = isinstance(value, (list, tuple))
-        return [make_service_object(item) for item in value] if several else make_service_object(value)
-    cls = _OBJECTS.get(name)
-    if cls is None or not isinstance(value, Mapping):
-        return value
-    record = record_of(cls)
-    made = cls()
-    for key, item in value.items():
-        entry = record.entry(str(key))
-        if entry is None:
-            raise AttributeError(f"{camel(name)} has no field {key!r}{did_you_mean(str(key), _keys(record))}")
-        if item is not None:
-            setattr(made, entry.name, item)
-    return made
-
-
-def _keys(record: Record) -> list[str]:
-    return [entry.key for entry in record.entries]
