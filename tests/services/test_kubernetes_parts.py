@@ -26,6 +26,7 @@ from nnilite.testing import eventually, fake_context
 from nnilite.testing.listener import Handler, Listener
 from nnilite_kubernetes import KubernetesConfig, KubernetesService
 from nnilite_kubernetes._api import JOBS, PODS, ApiError, Watch, connect
+from nnilite_kubernetes._checks import check_rights
 from nnilite_kubernetes._informer import Informer
 from nnilite_kubernetes._judge import Judge
 from nnilite_kubernetes._known import KnownJobs
@@ -142,6 +143,20 @@ async def test_the_check_says_that_pods_could_not_reach_the_manager(tmp_path, mo
     service = KubernetesService("kubernetes", KubernetesConfig(), fake_context(tmp_path))
     with pytest.raises(ConfigError, match=r"nniManagerIp: trials would connect to the manager at nobody\.invalid"):
         await service.check()
+
+
+def test_rights_are_asked_for_side_by_side_and_all_missing_ones_named():
+    both = threading.Barrier(2)
+
+    def allowed(namespace, verb, resource, part):
+        if resource is JOBS and verb in ("create", "get"):
+            both.wait(20)
+        return verb != "patch"
+
+    kind = PlainJob(KubernetesConfig())
+    missing = "may not patch jobs.batch; patch secrets in the namespace here"
+    with pytest.raises(ConfigError, match=missing):
+        check_rights(SimpleNamespace(allowed=allowed), "here", kind, sends_code=False)
 
 
 def test_a_shorter_log_does_not_take_the_place_of_one_that_may_be_there(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json
@@ -13,15 +14,20 @@ from nnilite_kubernetes._quota import Demand, refusals
 
 log = logging.getLogger(__name__)
 
+_ASKED_AT_ONCE = 8  # some twenty questions, each a round trip to a server that may be far away
+
 Right = tuple[Resource, str, str]
 """A resource, a verb and a part of the resource, or ""."""
 
 
 def check_rights(cluster: Cluster, namespace: str, kind: OperatorKind, sends_code: bool) -> None:
     """Check the rights. `sends_code`: a pod puts the code on a volume. Raises: ConfigError with all missing ones."""
+    needed = list(rights(kind, sends_code))
+    with ThreadPoolExecutor(_ASKED_AT_ONCE, "rights") as threads:
+        allowed = list(threads.map(lambda right: cluster.allowed(namespace, right[1], right[0], right[2]), needed))
     missing: dict[str, list[str]] = {}
-    for resource, verb, part in rights(kind, sends_code):
-        if not cluster.allowed(namespace, verb, resource, part):
+    for (resource, verb, part), may in zip(needed, allowed, strict=True):
+        if not may:
             thing = f"{resource.plural}/{part}" if part else resource.plural
             missing.setdefault(f"{thing}.{resource.group}" if resource.group else thing, []).append(verb)
     if missing:
