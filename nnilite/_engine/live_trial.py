@@ -18,6 +18,20 @@ _LAST_REMOVE_AGAIN_S = 1.0
 _VALUE = re.compile(r"""'[^']*'|"[^"]*"|[-+]?\b\d[\w.+-]*""")
 
 
+def _explain_import(said: str) -> str:
+    """Return what to do where Python did not find the functions for trials, which a keeper puts on PYTHONPATH."""
+    missing = _OWN_MODULE.fullmatch(find_error_line(said))
+    if missing is None:
+        return ""
+    return (
+        f": Python did not look into the folder that PYTHONPATH has for {missing[1]}; if the command sets it, "
+        "write PYTHONPATH=FOLDER:$PYTHONPATH, and leave out -I, -E and env -i"
+    )
+
+
+_OWN_MODULE = re.compile(r"ModuleNotFoundError: No module named '(nni|nnilite)'")
+
+
 class Phase(Enum):
     """How far the submission of the current attempt has come."""
 
@@ -186,7 +200,8 @@ class Live:
     def failure(self, end: Exited) -> str:
         """Return one sentence on why the attempt failed."""
         if end.message:
-            return end.message
+            first, *more = end.message.split("\n")
+            return "\n".join([first + _explain_import(end.message), *more])
         if end.code is None:
             return "the trial command could not be started"
         return f"killed by signal {-end.code}" if end.code < 0 else f"exit code {end.code}"

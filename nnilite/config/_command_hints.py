@@ -61,7 +61,7 @@ def find_command_hints(command: str, code: Path, parameters: Iterable[str] = ())
     hints += list(_find_windows_paths(command))
     if hints:
         return hints
-    hints = [f"trialCommand: {problem}" for problem in find_program_faults(command, code)]
+    hints = [f"trialCommand: {problem}" for problem in (*_find_lost(command), *find_program_faults(command, code))]
     scripts = _scripts(command)
     hints += [
         f"trialCommand: {word} has annotations of NNI, which do nothing by themselves; `nnictl config expand CONFIG` "
@@ -119,6 +119,25 @@ _SUBMITTERS = {
     **dict.fromkeys(("tmux", "screen"), "write the program itself: trials run in the background anyway"),
 }
 """Programs that hand another one over and return, and what to write instead."""
+
+
+def _find_lost(command: str) -> Iterator[str]:
+    """Yield sentences on what the shell keeps from the trial's program, or from nnilite."""
+    path = _SEARCH_PATH.search(command)
+    if path is not None and not re.search(r"\$\{?PYTHONPATH\b", command):
+        yield (
+            f"{path[0]} replaces the folder with the functions for trials, so that Python finds no nnilite unless it "
+            f'is installed there; write {path[1]}"{path[2]}:$PYTHONPATH"'
+        )
+    if _TEE.search(command) and "pipefail" not in command:
+        yield (
+            "the exit code is that of tee, so a program that fails counts as succeeded; write `set -o pipefail;` in "
+            "front, or leave tee out: nnilite keeps the output"
+        )
+
+
+_SEARCH_PATH = re.compile(r"(?<![\w$])(PYTHONPATH=)[\"']?([^\s;&|\"']+)[\"']?")
+_TEE = re.compile(r"[^|]\|&?\s*tee\b[^|;&]*$")
 
 
 def _find_windows_paths(command: str) -> Iterator[str]:

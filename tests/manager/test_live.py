@@ -11,6 +11,7 @@ from simulation import EMPTY
 from nnilite._engine import messages
 from nnilite._engine.live_trial import find_error_kind, retry_delay_s
 from nnilite._engine.rules import Rules
+from nnilite.records import Exited
 from nnilite.service import JobState, JobStatus
 from nnilite.tuner import scalar
 
@@ -67,3 +68,19 @@ def test_what_a_platform_tells_of_host_and_image_stays_with_the_attempt() -> Non
     attempt = rules.live["t"].attempt
     assert attempt is not None
     assert (attempt.host, attempt.url, attempt.image) == ("h", "", "some@sha256:0123")
+
+
+@pytest.mark.parametrize(
+    ("line", "cure"),
+    [
+        ("ModuleNotFoundError: No module named 'nnilite'", ": Python did not look into the folder that PYTHONPATH has"),
+        ("ModuleNotFoundError: No module named 'nnilite.torch'", ""),
+        ("ModuleNotFoundError: No module named 'torch'", ""),
+    ],
+)
+def test_a_trial_that_lacks_its_functions_is_told_of_the_command(line: str, cure: str) -> None:
+    rules = Rules(messages.Settings(1), EMPTY, 0.0)
+    rules.step(messages.Customized("t", {}, 0.0))
+    trace = f'Traceback\n  File "t.py", line 1, in <module>\n    import x\n{line}'
+    first, rest = rules.live["t"].failure(Exited(1.0, 1, f"exit code 1\n{trace}")).split("\n", 1)
+    assert (first.partition(" for ")[0], rest) == (f"exit code 1{cure}", trace)
