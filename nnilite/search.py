@@ -327,14 +327,18 @@ class Search:
         self,
         trial: Trial | str,
         value: Json = None,
-        state: TrialState = TrialState.SUCCEEDED,
+        state: TrialState | str = TrialState.SUCCEEDED,
         reason: str = "",
     ) -> Trial:
         """End a trial with its value, or as FAILED or EARLY_STOPPED. A success without a finite number is a failure.
 
         With a storage, the result is on the disk when this returns.
-        Raises: NotFound, Conflict if the trial has ended already, or another process has taken it over.
+        Raises: NotFound, Conflict if the trial has ended already, or another process has taken it over; ConfigError
+        if the state is none in which trials end.
         """
+        from nnilite._search.search_arguments import read_state
+
+        state = read_state(state)
         with self._turn():
             running = self._running(trial)
             value = read_metric(value, self._numbers)

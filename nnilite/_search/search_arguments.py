@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
+from nnilite._states import TrialState
 from nnilite.assessor import Assessor
 from nnilite.errors import ConfigError, Conflict, SpaceError
 from nnilite.tuner import Tuner
@@ -60,6 +61,25 @@ def check_run_arguments(counts: Mapping[str, Any], callbacks: Any) -> None:
         raise Conflict(f"trials, concurrency and total must be at least 1, not {' and '.join(map(str, numbers))}.")
     if callable(callbacks):
         raise Conflict("callbacks must be a list: write callbacks=[...] around the function.")
+
+
+def read_state(given: Any) -> TrialState:
+    """Return the state in which `Search.tell` ends a trial: a state, or its name. Raises: ConfigError."""
+    name = str(getattr(given, "name", given))  # optuna's states have names, too
+    if name in _ENDS:
+        return TrialState[name]
+    meant = _STATES_ELSEWHERE.get(name.upper(), name.upper())
+    hint = f"; did you mean {meant!r}?" if meant in _ENDS else ""
+    raise ConfigError(f"state: must be one of {', '.join(_ENDS)}, not {given!r:.100}{hint}")
+
+
+_ENDS = [state.value for state in TrialState if state.ended]
+_STATES_ELSEWHERE = {
+    **dict.fromkeys(("COMPLETE", "COMPLETED", "FINISHED", "OK", "TERMINATED", "SUCCESS"), "SUCCEEDED"),
+    **dict.fromkeys(("FAIL", "ERROR", "CRASHED"), "FAILED"),
+    **dict.fromkeys(("PRUNED", "STOPPED"), "EARLY_STOPPED"),
+}
+"""What Optuna, Ax, hyperopt, Ray Tune and W&B call the ends of trials."""
 
 
 def _check_algorithm(word: str, given: Any, kind: type, example: str) -> None:

@@ -27,7 +27,7 @@ _SLIP = 0.91
 _NO_MEANING = "has no meaning any more: remove it"
 _SERVICE = "write its fields in trainingService, as in trainingService: {platform: %s, ...}"
 _COMMAND = "write it in front of trialCommand, as in trialCommand: PRECOMMAND && python3 trial.py"
-_TUNER = "write tuner: {name: TPE, classArgs: {optimize_mode: maximize}}"
+_TUNER = "write tuner: {name: TPE, classArgs: {optimize_mode: maximize}}, or minimize"
 _ARGUMENT = "is an argument of the algorithm: write it in classArgs"
 
 _TOP = {

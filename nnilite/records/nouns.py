@@ -131,7 +131,13 @@ class ExperimentLimits:
     priority: Annotated[int | None, integer(-PRIORITY_MAX, PRIORITY_MAX), _AS_CONFIGURED] = None
 
 
+_SUGGESTED = "parameters, and the search space in Search(space)"
 _TRIAL_WORDS = {
+    **dict.fromkeys(("suggest_float", "suggest_int", "suggest_categorical", "suggest_uniform"), _SUGGESTED),
+    "hyperparameters": "parameters",
+    "report": "search.report(trial, value)",
+    "should_prune": "search.report(trial, value), which returns False if the trial should end",
+    "set_user_attr": "search.set_attribute(trial, name, value)",
     "params": "parameters",
     "config": "parameters",
     "number": "sequence",

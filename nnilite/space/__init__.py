@@ -75,8 +75,18 @@ __all__ = [
 ]
 
 
+_ELSEWHERE = {
+    "hp": "the functions of this module, such as uniform(low, high)",
+    "finrange": "quniform(low, high, step)",
+    "logfinrange": "choice([0.001, 0.01, 0.1])",
+    "logordinal": "choice(options)",
+    "sample_from": "choice([option(name, size=uniform(low, high))]) for what depends on another parameter",
+    "pchoice": "choice(options)",
+}
+"""What to write for functions of hyperopt, Ray Tune and Syne Tune that name no type."""
+
 if not TYPE_CHECKING:  # to type checkers, a module with this function has every name
 
     def __getattr__(name: str) -> Any:
-        meant = distributions_elsewhere.translate_type(name)
+        meant = _ELSEWHERE.get(name) or distributions_elsewhere.translate_type(name)
         raise no_attribute("module 'nnilite.space'", sys.modules[__name__], name, {name: meant} if meant else {})

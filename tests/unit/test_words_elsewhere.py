@@ -6,6 +6,7 @@ import copy
 import logging
 import pickle
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from nnilite import Experiment, Search, integrations, plot, space
 from nnilite._plugins import lookup
 from nnilite._plugins.names_elsewhere import _TABLES, find_meant
 from nnilite.errors import ConfigError, Conflict, NniliteError, PluginError
-from nnilite.records import Trial
+from nnilite.records import Trial, TrialState
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}, "depth": {"_type": "choice", "_value": [1, 2]}}
 GROUPS = {"tuner": lookup.TUNERS, "assessor": lookup.ASSESSORS, "training service": lookup.SERVICES}
@@ -32,6 +33,7 @@ def value_of(parameters: dict[str, Any]) -> float:
         ("best_trial", r"write result\(\)\.best$"),
         ("optimize", r"write run\(function, trials=\.\.\.\)$"),
         ("trials_dataframe", r"write result\(\)\.to_dataframe\(\)$"),
+        ("complete_trial", r"write tell\(trial, value\)$"),
         ("enqueue_trial", r"write enqueue\(parameters\)$"),
         ("optimise", r"^'Search' object has no attribute 'optimise'$"),
     ],
@@ -43,7 +45,7 @@ def test_a_search_says_what_stands_for_an_attribute_of_a_study(name: str, cure: 
 
 @pytest.mark.parametrize(
     ("name", "cure"),
-    [("best_params", "write best.parameters$"), ("get_best_result", "write best$"), ("to_csv", "to_dataframe")],
+    [("best_params", "write best.parameters$"), ("get_best_result", "write best$"), ("to_pandas", "to_dataframe")],
 )
 def test_a_result_says_what_stands_for_an_attribute_of_another(name: str, cure: str) -> None:
     with pytest.raises(AttributeError, match=cure) as caught:
@@ -57,9 +59,11 @@ def test_a_result_says_what_stands_for_an_attribute_of_another(name: str, cure: 
         (nnilite, "report", "write report_final_result.*report_intermediate_result"),
         (space, "suggest_float", "write uniform$"),
         (space, "CategoricalDistribution", "write choice$"),
+        (space, "sample_from", r"write choice\(\[option"),
         (plot, "plot_optimization_history", "write history$"),
         (integrations, "XGBoostPruningCallback", "write XGBoostCallback$"),
         (Trial("a", 0, {}), "params", "write parameters$"),
+        (Trial("a", 0, {}), "suggest_int", r"write parameters, and the search space in Search\(space\)$"),
         (Trial("a", 0, {}), "number", "write sequence$"),
     ],
 )
@@ -73,6 +77,29 @@ def test_modules_and_trials_say_what_stands_for_a_name_of_another_library(of: An
 @pytest.mark.parametrize(("module", "names"), [(plot, "_OF_OPTUNA"), (integrations, "_ELSEWHERE")])
 def test_what_stands_for_names_of_another_library_is_there(module: Any, names: str) -> None:
     assert set(getattr(module, names).values()) <= set(module.__all__)
+
+
+@pytest.mark.parametrize("state", ["FAILED", TrialState.FAILED, SimpleNamespace(name="FAILED")])
+def test_a_trial_may_be_told_to_end_by_the_name_of_a_state(state: Any) -> None:
+    search = Search(SPACE, tuner="Random")
+    assert search.tell(search.ask(), state=state).state is TrialState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("state", "cure"),
+    [
+        ("COMPLETE", "not 'COMPLETE'; did you mean 'SUCCEEDED'"),
+        ("failed", "did you mean 'FAILED'"),
+        (SimpleNamespace(name="PRUNED"), "did you mean 'EARLY_STOPPED'"),
+        (TrialState.RUNNING, "must be one of SUCCEEDED, FAILED, USER_CANCELED, SYS_CANCELED, EARLY_STOPPED, not"),
+    ],
+)
+def test_a_state_of_another_library_is_refused_before_the_trial_ends(state: Any, cure: str) -> None:
+    search = Search(SPACE, tuner="Random")
+    trial = search.ask()
+    with pytest.raises(ConfigError, match=cure):
+        search.tell(trial, 1.0, state)
+    assert search.tell(trial, 1.0).value == 1.0
 
 
 def test_a_result_is_a_sequence_that_can_be_copied_and_pickled() -> None:
