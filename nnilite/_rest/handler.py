@@ -107,6 +107,7 @@ class BaseHandler(RequestHandler):
     policy = API_POLICY
     signed: Signed | None = None  # set for a request whose answer needs a proof
     refusal = ""  # why the sender has to sign in first
+    trial_job = ""  # the job whose token the request has
     is_users = False  # whether the sender has proven to be the manager's user, who may also fill the log
 
     def initialize(self, context: ServerContext) -> None:
@@ -136,7 +137,7 @@ class BaseHandler(RequestHandler):
         else:
             if self.checks_sender():
                 self.context.activity.record()
-                self.context.connections.busy(stream_of(self.request))
+                self.context.connections.busy(stream_of(self.request), self.trial_job)
 
     def checks_sender(self) -> bool:
         """Return whether only requests of known senders pass the check."""
@@ -277,12 +278,13 @@ class RouteHandler(BaseHandler):
         self.route = route
         self._body = bytearray()
         self._hold = BodyHold(context.bodies)
-        self._sender = ""  # the job whose token the request has
 
     async def check(self) -> None:
         self.signed = await self.context.gate.check(self.request, self.route.access, self.job())
         self.is_users = self.route.access is Access.MANAGER
-        self._sender = (self.job() or "") if self.route.access is Access.TRIAL else ""
+        if self.route.access is Access.TRIAL:
+            self.trial_job = self.job() or ""
+            self.context.connections.admit(stream_of(self.request), self.trial_job)
         operation = self.route.operations.get(self.request.method or "")
         if operation is None:
             raise HTTPError(405)
@@ -309,7 +311,7 @@ class RouteHandler(BaseHandler):
         """Make the checks of the method itself. Raises: NniliteError."""
 
     def sender(self) -> str:
-        return self._sender or super().sender()
+        return self.trial_job or super().sender()
 
     def job(self) -> str | None:
         """Return the job that a worker's request is about."""

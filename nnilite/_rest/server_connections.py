@@ -4,7 +4,8 @@ A process has a limited number of file descriptors (RLIMIT_NOFILE), and the data
 some of them; the rest is for connections. When they are used up, the server closes one of those that have not
 proven who they are, or else the one that has waited longest between two requests. A keeper whose connection was closed
 connects again. A request that has passed the checks is never cut short; if all connections have one, the server accepts
-no others for a moment.
+no others for a moment. Trials cannot bring that about: their requests have a part of the room, and each trial a part of
+that, as a program with a trial's token may send requests that do not end.
 
 A connection has proven who it is once a request of it has passed a check of a token or of its user. Until then it is
 one of a few, whatever the limit of descriptors, and of what it sends little is read at a time: strangers take no more
@@ -29,6 +30,8 @@ from tornado.httputil import HTTPConnection, HTTPMessageDelegate, HTTPServerRequ
 from tornado.ioloop import IOLoop
 
 from nnilite._network.unproven_callers import UnprovenCallers
+from nnilite._rest.refusal import HttpRefusal
+from nnilite._rest.trial_connections import TrialConnections
 
 if TYPE_CHECKING:
     from tornado.http1connection import HTTP1Connection, HTTP1ServerConnection
@@ -63,13 +66,16 @@ def room(limit: int) -> int:
 
 
 class ServerConnections:
-    """The open connections of one server by what they wait for."""
+    """The open connections of one server by what they wait for. `most`: how many there may be."""
+
+    most = _CONNECTIONS_MAX
 
     def __init__(self) -> None:
         self._unproven: UnprovenCallers[IOStream] = UnprovenCallers(UNPROVEN_MOST)  # and that are not being checked
         self._idle: dict[IOStream, None] = {}  # those between two requests, the one that has waited longest first
         self._busy: set[IOStream] = set()  # those with a request that has passed the checks
         self._checked: set[IOStream] = set()  # those without a proof whose request is being checked
+        self._trials = TrialConnections()  # of those that are idle or busy
 
     def __len__(self) -> int:
         return len(self._unproven) + len(self._checked) + len(self._idle) + len(self._busy)
@@ -106,11 +112,26 @@ class ServerConnections:
                 if left is not None:
                     left.close()
 
-    def busy(self, stream: IOStream | None) -> None:
-        """Note that a request has passed the checks, so that its connection is not closed for others."""
+    def admit(self, stream: IOStream | None, job: str) -> None:
+        """Find a place for a trial's request, if need be that of an idle connection. Raises: HttpRefusal."""
+        for among in self._trials.find_full(stream, job, self.most):
+            oldest = next((one for one in self._idle if one in among and one is not stream), None)
+            if oldest is None:
+                raise HttpRefusal(503, "trials have too many requests under way; send this one again in a moment")
+            self.closed(oldest)
+            oldest.close()
+
+    def busy(self, stream: IOStream | None, job: str = "") -> None:
+        """Note that a request has passed the checks, so that its connection is not closed for others.
+
+        `job`: whose token it has, if it is a trial's.
+        """
         if stream is not None and (stream in self._unproven or stream in self._idle):
+            job = self._trials.find_job(stream) or job
             self.closed(stream)
             self._busy.add(stream)
+            if job:
+                self._trials.add(stream, job)
             stream.read_chunk_size = _READ_BYTES
 
     def answered(self, stream: IOStream) -> None:
@@ -128,6 +149,7 @@ class ServerConnections:
         self._checked.discard(stream)
         self._idle.pop(stream, None)
         self._busy.discard(stream)
+        self._trials.remove(stream)
 
     def close_one(self) -> bool:
         """Close one without a proof, or else the one that has waited longest. Return False if none may be closed."""
@@ -150,7 +172,7 @@ class RestServer(HTTPServer):
         """Set up the server. `idle_timeout_s`: how long a connection may wait between two requests."""
         super().initialize(application, **options)
         self._open = connections
-        self._most = room(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self._most = connections.most = room(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._further_requests = copy.copy(self.conn_params)
         self._further_requests.header_timeout = idle_timeout_s
         self._spared = 0  # how many connections were closed for others since the last message about it

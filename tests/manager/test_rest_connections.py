@@ -17,7 +17,9 @@ from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._network import unproven_callers
 from nnilite._rest import Options, listen, make_application, server_connections
+from nnilite._rest.refusal import HttpRefusal
 from nnilite._rest.server_connections import room
+from nnilite._rest.trial_connections import REST, SHARE
 from nnilite.testing import eventually
 from nnilite.testing.ports import free_port
 
@@ -109,13 +111,24 @@ def test_a_slow_body_of_somebody_without_a_token_is_no_reason_to_keep_a_connecti
     assert not is_closed(links[-1])
 
 
-def test_where_all_are_at_work_newcomers_wait(client: Client, silent: Callable[[], socket.socket]) -> None:
-    job = client.backend.find_job("Run01")
+def begin_report(link: socket.socket, client: Client, trial: str) -> None:
+    """Send the head of a report with the trial's token, and nothing of the report."""
+    job = client.backend.find_job(trial)
     head = f"POST /api/v1/callback/{job} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n"
     head += f"Content-Type: application/json\r\nAuthorization: Bearer {client.backend.callback_token(job)}\r\n\r\n"
+    link.sendall(head.encode())
+
+
+def begin_change(link: socket.socket, client: Client) -> None:
+    """Do the same as the manager's user."""
+    head = f"POST /api/v1/trials HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {client.backend.token}\r\n"
+    link.sendall((head + "Content-Length: 2\r\nContent-Type: application/json\r\n\r\n").encode())
+
+
+def test_where_all_are_at_work_newcomers_wait(client: Client, silent: Callable[[], socket.socket]) -> None:
     workers = [silent() for _ in range(MOST)]
     for worker in workers:
-        worker.sendall(head.encode())
+        begin_change(worker, client)
     eventually(lambda: len(client.application.context.connections._busy) == MOST)
     newcomer = silent()
     newcomer.sendall(b"GET /api/v1/experiment HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -124,6 +137,37 @@ def test_where_all_are_at_work_newcomers_wait(client: Client, silent: Callable[[
     workers[0].close()
     assert recv(newcomer, 10).startswith(b"HTTP/1.1 ")
     assert not any(map(is_closed, workers[1:]))
+
+
+def test_one_trial_does_not_take_the_room_of_all_by_reports_that_do_not_end(
+    client: Client, silent: Callable[[], socket.socket]
+) -> None:
+    links = [silent() for _ in range(MOST)]
+    for link in links:
+        begin_report(link, client, "Run01")
+    busy = client.application.context.connections._busy
+    eventually(lambda: len(busy) == MOST // SHARE)
+    assert client.get("/experiment").status == 200
+    begin_report(other := silent(), client, "End02")
+    eventually(lambda: len(busy) == MOST // SHARE + 1)
+    assert not is_closed(other)
+
+
+def test_all_trials_together_leave_some_room(client: Client, silent: Callable[[], socket.socket]) -> None:
+    connections = client.application.context.connections
+    for number in range(MOST - MOST // REST):
+        connections.admit(None, "Run01")
+        connections._trials.add(f"{number}", f"job-{number}")  # type: ignore[arg-type]
+    with pytest.raises(HttpRefusal):
+        connections.admit(None, "Run01")
+
+
+def test_a_trial_that_has_its_share_loses_an_idle_connection_for_the_next(client: Client) -> None:
+    with ExitStack() as stack:
+        keepers = [stack.enter_context(client.keeping()) for _ in range(MOST // SHARE + 1)]
+        assert [keeper.callback("Run01", []).status for keeper in keepers] == [200] * len(keepers)
+        assert is_closed(keepers[0].kept.sock, 10)  # type: ignore[union-attr]
+        assert not is_closed(keepers[1].kept.sock)  # type: ignore[union-attr]
 
 
 def recv(link: socket.socket, wait_s: float) -> bytes:
