@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from pathlib import Path
 
 from nnilite._side_processes.quick_end import run_program
@@ -44,14 +45,18 @@ def main() -> int:
     parser.add_argument("directory", type=Path)
     parser.add_argument("number", type=int)
     options = parser.parse_args()
-    config = prepared(options.directory)
+    directory = options.directory.absolute()
+    config = prepared(directory)
     tracker = config.trackers[options.number]
-    (options.directory / FOLDER).mkdir(exist_ok=True)
-    position = find_position_file(options.directory, options.number, tracker.name)
+    (directory / FOLDER).mkdir(exist_ok=True)
+    position = find_position_file(directory, options.number, tracker.name)
     if not is_alone(position.with_suffix(".lock")):
         return 0
-    runs = make_runs(tracker, config, options.directory)
-    feed = Feed(options.directory / FILE_NAME, position, options.directory.name, runs)
+    if tracker.name == "wandb":
+        # Its settings in the current folder, perhaps another person's, would name where the runs go, and the key.
+        os.chdir("/")
+    runs = make_runs(tracker, config, directory)
+    feed = Feed(directory / FILE_NAME, position, directory.name, runs)
     feed.open()
     log.info("%s is fed", tracker.name)
     while not is_over():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 import pytest
 
 from nnilite._engine import messages
+from nnilite._experiments.documents import write_json
 from nnilite._store.writer import Store
 from nnilite._trackers.feed import Feed
 from nnilite._trackers.runs import CurvePoint, Run, Runs, flat, list_points
+from nnilite.config import from_dict
 from nnilite.records import Attempt, JobState, Metric, MetricKind, Trial, TrialState
+from nnilite.services.module_command import module_command
 
 PARAMETERS = {"lr": 0.5, "layer": {"_name": "conv", "size": 3}}
 
@@ -293,6 +297,23 @@ def test_wandb_reads_back_each_value_once(store: Store, tmp_path: Path) -> None:
         ("final", "0.9"),
         ("loss", "1"),
     ]
+
+
+@pytest.mark.process
+def test_wandb_takes_no_settings_from_the_folder_where_the_manager_was_started(store: Store, tmp_path: Path) -> None:
+    begin(store)
+    (tmp_path / "here/wandb").mkdir(parents=True)
+    (tmp_path / "here/wandb/settings").write_text("[default]\nbase_url = http://127.0.0.1:9\nentity = stranger\n")
+    fields: dict[str, Any] = {"searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "true"}
+    fields |= {"trialConcurrency": 1, "trainingService": {"platform": "local"}, "trackers": [{"name": "wandb"}]}
+    config = from_dict(fields, tmp_path).checked()
+    write_json(tmp_path / "config.json", config.json(secrets=True))
+    command = module_command("nnilite._trackers", str(tmp_path), "0")
+    done = subprocess.run(command, cwd=tmp_path / "here", stdin=subprocess.DEVNULL, capture_output=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.rglob("*.wandb")
+    assert b"stranger" not in path.read_bytes()
+    assert b"here/wandb/settings" not in done.stderr
 
 
 def wandb_records(content: bytes) -> Iterator[Any]:
