@@ -96,3 +96,19 @@ def test_a_folder_of_another_user_where_all_may_make_some_is_known(tmp_path: Pat
         "all/theirs",
         "all/link",
     ]
+
+
+def test_a_folder_below_one_of_another_user_is_known_unless_it_was_there(tmp_path: Path) -> None:
+    stranger = known_user(STRANGER).pw_uid
+    tmp_path.chmod(0o1777)
+    (tmp_path / "theirs/below").mkdir(parents=True)
+    (tmp_path / "theirs/mine").mkdir()
+    (tmp_path / "mine").mkdir()
+    for place in ("theirs", "theirs/below"):
+        os.chown(tmp_path / place, stranger, stranger)
+    found = {
+        (name, is_new): folder_owner.is_laid_by_others(str(tmp_path / name), is_new)
+        for name in ("theirs/below", "theirs/mine", "mine")
+        for is_new in (False, True)
+    }
+    assert [one for one, laid in found.items() if not laid] == [("theirs/mine", False), ("mine", False), ("mine", True)]

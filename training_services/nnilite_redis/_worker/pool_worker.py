@@ -69,10 +69,12 @@ class WorkerOptions:
 
 async def run_worker(options: WorkerOptions) -> int:
     """Work until stopped; return the exit code. Raises: ConfigError, Conflict, ServiceError, OSError."""
+    is_new = not options.folder.is_dir()
     options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if is_laid_by_others(str(options.folder)):
+    if is_laid_by_others(str(options.folder), is_new):
         raise ConfigError(
-            f"--folder: {options.folder} is another user's, who could replace what trials run; name another one"
+            f"--folder: {options.folder}, or a folder above it, is another user's, who could replace what trials run; "
+            "name another one"
         )
     with _hold_lock(options.folder):
         return await Worker(options, _name(options.folder, options.name)).run()

@@ -87,10 +87,12 @@ class Agent:
 
     def hello(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Return what the manager has to know of this machine. Raises: WorkerRefusal, OSError."""
+        is_new = not os.path.isdir(self.root)
         make_folder(self.root)
-        if is_laid_by_others(self.root):
+        if is_laid_by_others(self.root, is_new):
             raise WorkerRefusal(
-                "the folder %s is another user's, who could replace what trials run: set remoteDirectory" % self.root
+                "%s, or a folder above it, is another user's, who could replace what trials run: set remoteDirectory"
+                % self.root
             )
         for folder in (self.cache, self.folder):
             make_folder(folder)
