@@ -170,6 +170,13 @@ def test_curvefitting_fits_a_long_curve_by_some_of_its_points(monkeypatch):
     assert sizes == [64]
 
 
+def test_curvefitting_takes_results_of_any_size():
+    assessor = made("Curvefitting", epoch_num=8, start_step=4)
+    completed(assessor, "a", [1e308] * 8)
+    for values in ([1e308, -1e308, 0.0, 1.0, 2.0], [-1e308, -1e307, 1e306, 1e307, 1e308]):
+        assert assessor.assess_trial(f"trial of {values}", values) in AssessResult
+
+
 def test_percentile_keeps_the_best_part():
     assessor = made("Percentile", percentile=25.0, n_startup_trials=4)
     for k in range(8):

@@ -155,3 +155,24 @@ def test_a_point_that_failed_is_not_what_the_model_proposes_over_and_over(space,
     points = np.array([list(one.values()) for one in proposed])
     alike = np.abs(points[:, None] - points[None]).max(axis=2) < 1e-3
     assert alike.sum(axis=1).max() <= 2  # a second chance, and no third
+
+
+@pytest.mark.parametrize("name", ["GP", "Metis", "SMAC", "DNGO"])
+def test_losses_beyond_the_square_root_of_the_largest_float_are_learned(name):
+    args = {"GP": {}, "Metis": {}, "SMAC": {}, "DNGO": {"trials_per_update": 5, "num_epochs_per_training": 5}}[name]
+    tuner = construct(lookup.tuner_class(name), {"optimize_mode": "minimize", "seed": 1, **args})
+    tuner.update_search_space(SPACE.json)
+    for number in range(12):
+        tuner.receive_trial_result(number, tuner.generate_parameters(number), [1e308, -1e308, 1e200, 0.5][number % 4])
+    assert tuner.generate_parameters(12)
+
+
+def test_losses_of_any_size_are_levelled_alike(numbers):
+    from nnilite_sklearn._surrogate import levelled
+
+    losses = numbers.random(12) - 0.5
+    expected, density = levelled(losses)
+    for factor in (1e-200, 1e307):
+        found, same = levelled(losses * factor)
+        assert found == pytest.approx(expected)
+        assert same == pytest.approx(density)

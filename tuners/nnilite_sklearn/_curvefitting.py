@@ -98,9 +98,11 @@ def forecast_at(epoch: int, curve: list[tuple[int, float]]) -> float | None:
 
     x = np.array([point[0] for point in curve], dtype=float)
     y = np.array([point[1] for point in curve])
+    largest = float(np.max(np.abs(y))) or 1.0
+    y /= largest  # the difference of two large results is not a float
     low, spread = float(np.min(y)), float(np.max(y) - np.min(y))
-    if spread <= 1e-12 * max(1.0, abs(low)):
-        return float(y[-1])
+    if spread <= 1e-12:
+        return curve[-1][1]
     level = (y - low) / spread
     late = 0.5 + x / x[-1]  # later results say more about the end
     total, weight = 0.0, 0.0
@@ -113,7 +115,7 @@ def forecast_at(epoch: int, curve: list[tuple[int, float]]) -> float | None:
         if np.isfinite(expected) and -1.0 <= expected <= 3.0:
             share = 1.0 / (error + 1e-4)
             total, weight = total + share * expected, weight + share
-    return None if weight == 0.0 else low + spread * total / weight
+    return None if weight == 0.0 else largest * (low + spread * total / weight)
 
 
 def _fit(family: Callable[..., Any], start: list[float], x: Any, level: Any, late: Any) -> Any:

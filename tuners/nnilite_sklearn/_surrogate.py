@@ -164,8 +164,10 @@ def levelled(losses: Vector, bends: bool = True) -> tuple[Vector, float]:
     """
     import numpy as np
 
+    largest = float(np.max(np.abs(losses))) or 1.0
+    losses = losses / largest  # the square of a large loss is not a float
     spread = float(np.std(losses))
-    if spread <= 1e-12 * max(1.0, float(np.max(np.abs(losses)))):
+    if spread <= 1e-12:
         return np.zeros(len(losses)), 0.0
     level = (losses - float(np.mean(losses))) / spread
     if bends and len(losses) >= 8:
