@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nnilite._experiments import registry, search_folder
-from nnilite._experiments.documents import write_json
+from nnilite._experiments.documents import is_folder, write_json
 from nnilite._experiments.experiment_token import read_token
 from nnilite._experiments.manager_options import ManagerOptions as ManagerOptions
 from nnilite._experiments.registry import RegistryEntry
@@ -56,6 +56,7 @@ def create(
     if not registry.is_id(experiment):
         raise ConfigError(f"an experiment cannot have the id {experiment!r}; use letters, digits, - and _")
     directory = Path(checked.experiment_working_directory) / experiment
+    _check_is_new(experiment, directory)
     try:
         with hold_interrupts():
             _make(checked, experiment, directory)
@@ -68,9 +69,8 @@ def create(
             if not registry.is_alive(directory):
                 _forget(experiment, directory)
         raise
-    except FileExistsError:
-        cure = f"resume it (`nnictl resume {experiment}`, or run_or_resume() in Python), or choose another id"
-        raise Conflict(f"Experiment {experiment} exists already, in {directory}; {cure}.") from None
+    except FileExistsError:  # another program was faster
+        raise _explain_not_new(experiment, directory) from None
     except (NniliteError, OSError) as error:
         with hold_interrupts():
             _forget(experiment, directory)
@@ -79,6 +79,20 @@ def create(
         if type(error) is NniliteError:
             raise NniliteError(checked.spell(str(error))) from None
         raise
+
+
+def _check_is_new(experiment: str, directory: Path) -> None:
+    """Check that no experiment has this id, in whichever folder: it would be forgotten. Raises: Conflict."""
+    if os.path.lexists(directory):
+        raise _explain_not_new(experiment, directory)
+    known = registry.entry(experiment)
+    if known is not None and is_folder(known.directory):
+        raise _explain_not_new(experiment, known.directory)
+
+
+def _explain_not_new(experiment: str, directory: Path) -> Conflict:
+    cure = f"resume it (`nnictl resume {experiment}`, or run_or_resume() in Python), or choose another id"
+    return Conflict(f"Experiment {experiment} exists already, in {directory}; {cure}.")
 
 
 def _forget(experiment: str, directory: Path) -> None:

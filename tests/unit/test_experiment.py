@@ -6,6 +6,7 @@ import atexit
 import json
 import logging
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,22 @@ def test_a_second_run_under_the_same_id_says_how_to_continue(entry: RegistryEntr
     again.config.trial_concurrency = 1
     with pytest.raises(Conflict, match=r"abcd exists already.*nnictl resume abcd.*run_or_resume\(\)"):
         again.start(0)
+
+
+def test_an_id_of_an_experiment_in_another_folder_is_not_given_again(entry: RegistryEntry, tmp_path: Path) -> None:
+    entry.directory.mkdir()
+    registry.add("abcd", "", entry.directory, "local", 1.0)
+    again = Experiment("local", id="abcd")
+    again.config.search_space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+    again.config.trial_command = "true"
+    again.config.trial_concurrency = 1
+    again.config.experiment_working_directory = tmp_path / "elsewhere"
+    with pytest.raises(Conflict, match=f"abcd exists already, in {re.escape(str(entry.directory))}; resume it"):
+        again.start(0)
+    known = registry.entry("abcd")
+    assert known is not None
+    assert known.directory == entry.directory
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_an_interrupted_run_in_a_notebook_shows_at_last_that_it_is_stopped(
