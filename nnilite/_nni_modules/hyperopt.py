@@ -13,11 +13,12 @@ _TUNERS = {"tpe": "TPE", "random_search": "Random", "anneal": "Anneal"}
 
 
 class HyperoptTuner(Tuner):
-    """TPE, Random or Anneal. Its other arguments had a meaning for hyperopt alone, and are accepted.
+    """TPE, Random or Anneal.
 
     Args:
         algorithm_name: "tpe", "random_search" or "anneal".
         optimize_mode: "maximize" or "minimize".
+        parallel_optimize, constant_liar_type: those of Anneal; for TPE, trials that run count always.
 
     Raises: ConfigError
     """
@@ -30,7 +31,9 @@ class HyperoptTuner(Tuner):
         constant_liar_type: str = "min",
     ) -> None:
         found = lookup.tuner_class(_TUNERS[one_of("algorithm_name", algorithm_name, tuple(_TUNERS))])
-        self._tuner: Tuner = construct(found, {"optimize_mode": optimize_mode})
+        liar = {"parallel_optimize": parallel_optimize, "constant_liar_type": constant_liar_type}
+        more = liar if algorithm_name == "anneal" else {}
+        self._tuner: Tuner = construct(found, {"optimize_mode": optimize_mode, **more})
         self._accept_customized_trials()
 
     def update_search_space(self, search_space: Any) -> None:

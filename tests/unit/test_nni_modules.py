@@ -82,6 +82,20 @@ def test_the_hyperopt_tuner_names_the_algorithms_that_there_are(imported: Import
         imported("nni.algorithms.hpo.hyperopt_tuner").HyperoptTuner("annealing")
 
 
+def test_the_hyperopt_tuner_lets_running_trials_count_for_anneal_as_its_arguments_say(imported: Imported) -> None:
+    made = imported("nni.algorithms.hpo.hyperopt_tuner").HyperoptTuner
+    proposed = []
+    for parallel in (False, True):
+        tuner = made("anneal", "minimize", parallel, "min")
+        tuner._tuner.seed = 1
+        tuner.update_search_space({"x": {"_type": "uniform", "_value": [0, 1]}})
+        tuner.import_data([{"parameter": {"x": 0.1}, "value": 0}])
+        proposed.append([tuner.generate_parameters(number)["x"] for number in range(9)])
+    assert proposed[0] != proposed[1]
+    with pytest.raises(ConfigError, match="constant_liar_type"):
+        made("anneal", constant_liar_type="median")
+
+
 def test_the_arguments_of_tpe_have_nnis_names_and_defaults(imported: Imported) -> None:
     arguments = imported("nni.algorithms.hpo.tpe_tuner").TpeArguments(n_startup_jobs=5)
     assert arguments._asdict() == {
@@ -219,6 +233,30 @@ def test_further_names_that_examples_import(imported: Imported, monkeypatch: pyt
     assert imported("nni.typehint").Parameters
     assert imported("nni.utils").convert_dict2tuple({"b": {"d": 1, "c": 2}}) == (("b", (("c", 2), ("d", 1))),)
     assert imported("nni.utils").extract_scalar_history([1, {"default": 2}]) == [1, 2]
+
+
+def test_an_advisor_that_has_no_trial_now_is_asked_again(imported: Imported) -> None:
+    base = imported("nni.runtime.msg_dispatcher_base").MsgDispatcherBase
+    commands = imported("nni.runtime.tuner_command_channel").CommandType
+
+    class OneAtATime(base):
+        sent = 0
+        running = False
+
+        def handle_request_trial_jobs(self, data: int) -> None:
+            if self.running:
+                self.send(commands.NoMoreTrialJobs, '{"parameter_id": "1_0_0", "parameters": ""}')
+                return
+            self.running, self.sent = True, self.sent + 1
+            self.send(commands.NewTrialJob, json.dumps({"parameter_id": self.sent, "parameters": self.sent}))
+
+        def handle_trial_end(self, data: dict[str, Any]) -> None:
+            self.running = False
+
+    advisor = OneAtATime()
+    assert advisor.generate_multiple_parameters([0, 1]) == [1]
+    advisor.trial_end(0, True, trial_job_id="t")
+    assert advisor.generate_multiple_parameters([1, 2]) == [2]
 
 
 def test_an_advisor_that_asks_what_was_before_a_resume_finds_that_all_is_its_own(imported: Imported) -> None:

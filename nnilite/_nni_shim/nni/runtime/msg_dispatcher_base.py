@@ -40,10 +40,12 @@ class MsgDispatcherBase(Tuner):
     # ------------------------------------------------------------ what an advisor calls
 
     def send(self, command: CommandType, data: Any) -> None:
-        """Answer a request: a new trial, the end of one, or an error. Raises: RuntimeError for an error."""
+        """Answer a request: a new trial, none now, the end of one, or an error. Raises: RuntimeError for an error."""
         if command is CommandType.NewTrialJob:
             self._owed = max(0, self._owed - 1)
             self._sent.append(json.loads(data))
+        elif command is CommandType.NoMoreTrialJobs:  # now; NNI asks again when a trial has ended
+            self._owed = max(0, self._owed - 1)
         elif command is CommandType.Error:
             raise RuntimeError(data)
         elif command is CommandType.KillTrialJob:
