@@ -197,6 +197,13 @@ def test_an_axis_of_whole_numbers_has_no_tick_between_them(
     assert not call(page, file, function, {**numbers, "whole": False})["minInterval"]
 
 
+def test_the_best_line_is_drawn_where_there_are_too_many_for_all(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/")
+    for count, kept in ((3, 3), (4000, 4000), (4001, 2001), (9998, 3333)):
+        drawn = call(page, "charts/parallel.js", "thin", list(range(count)))
+        assert (len(drawn), drawn[-1]) == (kept, count - 1)
+
+
 def test_a_log_scale_has_room_for_equal_values_and_for_none(look: Any, experiment: Any) -> None:
     page = look(f"{experiment[0]}/#/overview?scale=log")
     ends = "([values]) => import(new URL('parts/log_scale.js', document.baseURI)).then((it) => it.resultAxis(values))"

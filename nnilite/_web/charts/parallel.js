@@ -93,10 +93,13 @@ function bestOf(rows, name, share) {
   return share >= 100 ? found : found.slice(-Math.max(1, Math.round((found.length * share) / 100)));
 }
 
-/** @param {Line[]} found */
-const thin = (found) => {
+/**
+ * Not more than can be drawn, with the best one, which is the last.
+ * @param {Line[]} found
+ */
+export const thin = (found) => {
   const step = Math.ceil(found.length / LINES_MAX);
-  return step <= 1 ? found : found.filter((_, place) => place % step === 0);
+  return step <= 1 ? found : found.filter((_, place) => (found.length - 1 - place) % step === 0);
 };
 
 /** @param {{ trials: Trial[], name: string }} props */
