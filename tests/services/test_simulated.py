@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnilite.errors import ConfigError, NoCapacity
+from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.records import JobState, Json, MetricKind, Reported
 from nnilite.service import Job
 from nnilite.testing.fakes import fake_context
@@ -243,6 +243,30 @@ async def test_an_objective_that_fails_says_why(tmp_path: Path) -> None:
     simulated = service(tmp_path, objective="objective.py:gone")
     await simulated.open()
     with pytest.raises(ConfigError, match=r"the objective objective.py:gone failed: KeyError: 'gone'"):
+        await simulated.submit(job("a"))
+
+
+@pytest.mark.process
+async def test_an_objective_that_ends_its_process_says_that_there_is_no_curve(tmp_path: Path) -> None:
+    simulated = service(tmp_path, objective="objective.py:leaves")
+    (tmp_path / "objective.py").write_text("import os\ndef leaves(p):\n    os._exit(0)\n")
+    await simulated.open()
+    with pytest.raises(ConfigError, match=r"objective.py:leaves gave an empty curve"):
+        await simulated.submit(job("a"))
+
+
+async def test_files_that_are_no_text_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "curves.jsonl"
+    file.write_bytes(b"[1, 2]\n\xff\n")
+    with pytest.raises(ConfigError, match=r"curves: .*curves.jsonl cannot be read: 'utf-8' codec"):
+        await service(tmp_path, objective=None, curves=file).open()
+    file.write_text("[1, 2]\n")
+    simulated = service(tmp_path, objective=None, curves=file)
+    await simulated.open()
+    await simulated.submit(job("a"))
+    (own,) = (tmp_path / "simulated").glob("*/a.json")
+    own.write_text("{")
+    with pytest.raises(ServiceError, match=r"a.json cannot be read .*; remove it if it is damaged"):
         await simulated.submit(job("a"))
 
 

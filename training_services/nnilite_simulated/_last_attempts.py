@@ -5,7 +5,6 @@ The folder of one experiment may have the plans of ten thousand trials, so none 
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections import defaultdict
 from collections.abc import Iterator
@@ -56,11 +55,14 @@ class LastAttempts:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file, {} if there is none."""
-    with contextlib.suppress(FileNotFoundError):
+    """Return the JSON object of a file, {} if there is none. Raises: ServiceError if it cannot be read."""
+    try:
         found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        return found
-    return {}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ServiceError(f"{path} cannot be read ({error}); remove it if it is damaged") from error
+    return found
 
 
 def write_object(path: Path, content: Json) -> None:

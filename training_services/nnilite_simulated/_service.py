@@ -175,7 +175,11 @@ def _plan(handle: Mapping[str, Json]) -> AttemptPlan:
 def _read_curves(path: Path) -> list[list[float]]:
     """Return the recorded curves. Raises: ConfigError that names the line."""
     found = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"curves: {path} cannot be read: {error}") from None
+    for number, line in enumerate(lines, 1):
         try:
             found.append([float(value) for value in json.loads(line)])
         except (ValueError, TypeError, RecursionError):
@@ -207,7 +211,10 @@ async def _ask_objective(file: str, function: str, parameters: Json) -> list[flo
     if child.returncode != 0:
         last = err.decode(errors="replace").strip().rpartition("\n")[2]
         raise ConfigError(f"the objective {Path(file).name}:{function} failed: {last}")
-    curve: list[float] = json.loads(out.decode().strip().rpartition("\n")[2])
+    try:
+        curve: list[float] = json.loads(out.decode(errors="replace").strip().rpartition("\n")[2])
+    except ValueError:  # it has ended its process itself
+        curve = []
     if not curve:
         raise ConfigError(f"the objective {Path(file).name}:{function} gave an empty curve")
     return curve
