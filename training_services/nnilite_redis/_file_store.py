@@ -108,16 +108,26 @@ class RedisFiles:
     async def _fetch(self, key: str, draft: Path) -> tuple[int, bool]:
         """Fetch a file; return its size, and whether it has not been replaced meanwhile."""
         # Piece by piece: whoever may write to Redis decides how much there is.
-        room, digest = DiskRoom(draft.parent), hashlib.sha1(usedforsecurity=False)
+        room, digests = DiskRoom(draft.parent), dict[int, str]()
         with draft.open("wb") as file:
             while piece := await self._piece(key, file.tell()):
                 room.count(len(piece))
-                digest.update(piece)
+                digests[file.tell()] = _digest(piece)
                 await asyncio.to_thread(file.write, piece)
             size = file.tell()
-        if size < _PIECE_BYTES:
-            return size, True
-        return size, await self._pool.reads.run(DIGEST, [key]) == digest.hexdigest().encode("ascii")
+        return size, size < _PIECE_BYTES or await self._is_still(key, {**digests, size: _digest(b"")})
+
+    async def _is_still(self, key: str, digests: Mapping[int, str]) -> bool:
+        """Return whether a file is what was read. `digests`: of each piece, by its offset.
+
+        If it was replaced while it was read, a piece from before that differs. Redis does nothing else while it makes
+        a digest, which of a large file would take seconds.
+        """
+        for offset, known in digests.items():
+            found = await self._pool.reads.run(DIGEST, [key], offset, offset + _PIECE_BYTES - 1)
+            if found != known.encode("ascii"):
+                return False
+        return True
 
     async def _piece(self, key: str, offset: int) -> bytes:
         with self._pool.asking():
@@ -215,6 +225,10 @@ class _NoSuchObject(ServiceError):
 def _region(endpoint: Json) -> str | None:
     """Return a region: servers other than AWS ignore it, but the signature needs one."""
     return "us-east-1" if endpoint else None
+
+
+def _digest(piece: bytes) -> str:
+    return hashlib.sha1(piece, usedforsecurity=False).hexdigest()
 
 
 def name_of(path: Path, kind: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import boto3
 import pytest
@@ -178,6 +180,27 @@ async def test_a_checkpoint_that_is_replaced_while_it_is_fetched_is_never_mixed(
         assert not list(tmp_path.glob(".got*"))
     finally:
         await pool.close()
+
+
+async def test_a_digest_of_a_large_file_holds_up_redis_for_one_piece_at_a_time(
+    shared_server, prefix, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("nnilite_redis._file_store._PIECE_BYTES", 1000)
+    pool = Pool(RedisConfig(shared_server.url).address, prefix)
+    run, ranges = pool.reads.run, []
+
+    async def noted(script: str, keys: Sequence[str], *words: int) -> Any:
+        ranges.append(words)
+        return await run(script, keys, *words)
+
+    monkeypatch.setattr(pool.reads, "run", noted)
+    (tmp_path / "given").write_bytes(b"A" * 2500)
+    try:
+        await RedisFiles(pool, 1 << 20).put("code-e", tmp_path / "given", "it")
+        assert await RedisFiles(pool, 1 << 20).get("code-e", tmp_path / "got")
+    finally:
+        await pool.close()
+    assert ranges == [(0, 999), (1000, 1999), (2000, 2999), (2500, 3499)]
 
 
 def test_outputs_that_are_too_large_for_redis_are_refused(shared_server, open_bench, start_worker, tmp_path):

@@ -1,2 +1,2 @@
--- KEYS file. Returns the digest of all of it: readers take it in pieces, between which it may be replaced.
-return redis.sha1hex(redis.call('GET', KEYS[1]) or '')
+-- KEYS file; ARGV the first and the last byte of a piece. Returns the digest of that: the file may have been replaced.
+return redis.sha1hex(redis.call('GETRANGE', KEYS[1], ARGV[1], ARGV[2]))
