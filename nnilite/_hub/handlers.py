@@ -107,7 +107,7 @@ class HubOpenHandler(HubHandler):
     async def post(self, id: str) -> None:
         self.fields()
         link = await in_thread(partial(self.hub.open, id))
-        self.send_json({"url": reachable(link, self.request.host)})
+        self.send_json({"url": reachable(link, self.request.host, self.context.options.prefix)})
 
 
 class HubResumeHandler(HubHandler):
@@ -159,13 +159,16 @@ def draft(fields: list[Json]) -> Draft:
     return Draft(text, folder)
 
 
-def reachable(link: str, host: str) -> str:
+def reachable(link: str, host: str, prefix: str = "") -> str:
     """Return the address of a manager for a browser that reached this server by a Host header.
 
-    Managers name themselves as seen from this machine.
+    Managers name themselves as seen from this machine. Where both have a prefix, they are behind one proxy, of which
+    only the browser knows scheme and port.
     """
     name = split_host_and_port(host)[0]
     parts = urlsplit(link)
     if is_loopback(name.strip("[]")) or not is_loopback(parts.hostname or ""):
         return link
+    if prefix and parts.path.strip("/"):
+        return urlunsplit(parts._replace(scheme="", netloc=""))
     return urlunsplit(parts._replace(netloc=f"{name}:{parts.port}"))

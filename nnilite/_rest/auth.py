@@ -105,10 +105,14 @@ class AccessGate:
         return self.check_trial(request, job) if access is Access.TRIAL else None
 
     def check_source(self, request: HTTPServerRequest) -> None:
-        """Check Host and Origin."""
-        if not self._hosts.accepts(request.host):
+        """Check Host and Origin.
+
+        A proxy may have any name. Behind one each request needs a key, so a page that rebinds its name gains nothing.
+        """
+        if not self._prefix and not self._hosts.accepts(request.host):
             name = wire.clean(request.host)
-            raise HttpRefusal(403, f"'{name}' is not a name of this server; if it should be, set nniManagerIp to it")
+            cure = "behind a proxy start it with --url-prefix; if it is a name of this machine, set nniManagerIp to it"
+            raise HttpRefusal(403, f"'{name}' is not a name of this server; {cure}")
         if is_former(request.host_name, self.page_name):
             raise HttpRefusal(421, "the server has restarted since this page was loaded; load the page again")
         origin = request.headers.get("Origin")

@@ -284,6 +284,17 @@ def test_an_experiment_is_opened_where_the_browser_has_found_the_page(link: str,
     assert reachable(link, host) == wanted
 
 
+@pytest.mark.parametrize(
+    ("link", "wanted"),
+    [
+        ("http://127.0.0.1:8080/team/one/#key=x", "/team/one/#key=x"),
+        ("http://127.0.0.1:8080/#key=x", "http://lab.example:8080/#key=x"),
+    ],
+)
+def test_an_experiment_behind_the_same_proxy_is_opened_through_it(link: str, wanted: str) -> None:
+    assert reachable(link, "lab.example:443", "/team/hub") == wanted
+
+
 def test_only_what_a_manager_made_can_be_resumed(hub: Client) -> None:
     assert {one["id"]: one["canResume"] for one in listed(hub)}["first"]
     Search({"x": {"_type": "uniform", "_value": [0, 1]}}, tuner="Random", storage=registry.root() / "mine").ask()

@@ -153,6 +153,22 @@ def test_everything_moves_below_a_prefix(tmp_path: Path, web_folder: Path) -> No
         assert client.ask("GET", "/api/v1/version").status == 404
 
 
+def test_behind_a_proxy_of_any_name_its_own_pages_are_served_and_all_others_need_a_key(
+    tmp_path: Path, web_folder: Path
+) -> None:
+    names = {"Host": "lab.example:443", "Origin": "https://lab.example:443"}
+    with serving(filled(tmp_path, TOKEN), Options(web_folder=web_folder, url_prefix="/nni/abc/")) as client:
+        assert client.ask("GET", "/nni/abc/", **names).status == 200
+        address = "/nni/abc/api/v1/experiment"
+        assert client.ask("GET", address, **names).status == 200
+        assert client.ask("GET", address, **names, Authorization="").status == 401
+        assert client.ask("GET", address, **{**names, "Origin": "https://other.example"}).status == 403
+    with serving(filled(tmp_path / "other", TOKEN), Options(web_folder=web_folder)) as client:
+        refused = client.ask("GET", "/api/v1/experiment", **names)
+        assert refused.status == 403
+        assert "behind a proxy start it with --url-prefix" in str(refused.json)
+
+
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
