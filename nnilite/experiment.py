@@ -90,11 +90,11 @@ def _static_too(method: _Method) -> _Method:
     return cast("_Method", call)
 
 
-def _find_named(given: Any, experiment_id: str | None) -> Experiment | None:
-    """Return the experiment that a static call means by its id; None for a call on an object."""
+def _find_named(given: Experiment | str | None, experiment_id: str | None) -> tuple[Experiment, bool]:
+    """Return the experiment of a call, and whether it is a static one, which means it by its id."""
     if isinstance(given, Experiment) and experiment_id is None:
-        return None
-    return Experiment(id=experiment_id or given)
+        return given, False
+    return Experiment(id=experiment_id or cast("str", given)), True
 
 
 class Experiment:
@@ -314,7 +314,7 @@ class Experiment:
 
     @_static_too
     def resume(
-        self,
+        self: Experiment | str | None = None,
         port: int | None = None,
         wait_completion: bool = True,
         debug: bool = False,
@@ -325,30 +325,30 @@ class Experiment:
 
         `Experiment.resume("<id>")`, as in NNI 2, does it without an object, and returns one.
         """
-        experiment = _find_named(self, experiment_id)
-        if experiment is not None:
-            experiment._resume(port, wait_completion, debug)
-            return experiment
-        return self._resume(port, wait_completion, debug)
+        experiment, is_static = _find_named(self, experiment_id)
+        ended = experiment._resume(port, wait_completion, debug)
+        return experiment if is_static else ended
 
     @_static_too
     def view(
-        self, port: int | None = None, non_blocking: bool = False, *, experiment_id: str | None = None
+        self: Experiment | str | None = None,
+        port: int | None = None,
+        non_blocking: bool = False,
+        *,
+        experiment_id: str | None = None,
     ) -> Experiment:
         """Open a stopped experiment read-only; blocks until Ctrl-C unless `non_blocking`.
 
         `Experiment.view("<id>")`, as in NNI 2, does it without an object, and returns one.
         """
-        found = _find_named(self, experiment_id)
-        if found is not None:
-            return found.view(port, non_blocking)
-        self._attach(launch.view(self._known(), options=self._options(port, False)), keep=True)
+        viewed, _ = _find_named(self, experiment_id)
+        viewed._attach(launch.view(viewed._known(), options=viewed._options(port, False)), keep=True)
         if not non_blocking:
-            self._tell(
-                f"It is open until Ctrl-C or `nnictl stop {self.id}`; with non_blocking=True the program continues."
+            viewed._tell(
+                f"It is open until Ctrl-C or `nnictl stop {viewed.id}`; with non_blocking=True the program continues."
             )
-            self._wait_until_interrupted()
-        return self
+            viewed._wait_until_interrupted()
+        return viewed
 
     @classmethod
     def connect(cls, port: int = 8080, *, url: str | None = None, token: str | None = None) -> Experiment:

@@ -162,8 +162,8 @@ def draft(fields: list[Json]) -> Draft:
 def reachable(link: str, host: str, prefix: str = "") -> str:
     """Return the address of a manager for a browser that reached this server by a Host header.
 
-    Managers name themselves as seen from this machine. Where both have a prefix, they are behind one proxy, of which
-    only the browser knows scheme and port.
+    Managers name themselves as seen from this machine. Where both have a prefix, they are behind one proxy, and
+    only the browser knows its scheme and port.
     """
     name = split_host_and_port(host)[0]
     parts = urlsplit(link)

@@ -52,6 +52,11 @@ for trial in search.run(objective, trials=3, concurrency=2, on="slurm.yaml", id=
     print(trial.value, result.reason, len(result))
 far: SearchResult = Experiment("local").run(objective, space={"x": space.loguniform(1e-4, 1)}, trials=3)
 ended: bool | None = Experiment("local").run(8080)
+viewed: Experiment = Experiment.view("mine", non_blocking=True)
+resumed: Experiment = Experiment.resume("mine", wait_completion=False)
+Experiment.resume(experiment_id="mine")
+experiment.resume(8080)
+search.tell(search.ask(), state="FAILED")
 nnilite.report_final_result(1.0)
 """
 WRONG = """
