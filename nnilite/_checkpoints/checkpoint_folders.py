@@ -38,9 +38,9 @@ class CheckpointFolders:
         folder, gone = self._directory / trial, self._directory / (_GONE + trial)
         entries: list[Path] = []
         note = None
-        if retention is Retention.NEWEST:
+        if retention is Retention.NEWEST and os.path.lexists(folder):
             entries = _older(folder)
-        elif retention is Retention.NOTHING:
+        elif retention is not Retention.ALL:
             # A trial that has saved nothing has the note alone.
             note = Path(f"{folder}{WRITER_SUFFIX}")
             entries = [folder] if os.path.lexists(folder) else []

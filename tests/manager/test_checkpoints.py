@@ -80,9 +80,10 @@ def test_none_is_kept(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["a"]
 
 
-def test_the_note_of_a_trial_that_has_saved_nothing_goes_with_it(folder: Path) -> None:
+@pytest.mark.parametrize("keep", ["none", "last"])
+def test_the_note_of_a_trial_that_has_saved_nothing_goes_with_it(folder: Path, keep: str) -> None:
     (folder / "c.attempt").write_text("{}")
-    ended(folder, "none", "c")
+    ended(folder, keep, "c")
     assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]
 
 
