@@ -35,6 +35,10 @@ _CURES = {
     **dict.fromkeys(_FULL, "; free some disk space, then try again"),
     errno.EMFILE: "; raise the limit of open files (`ulimit -n`), then try again",
 }
+_CURES_OF_MANAGER = {
+    **dict.fromkeys(_FULL, "; free some disk space"),
+    errno.EMFILE: "; raise the limit of open files (`ulimit -n`), then stop and resume the experiment",
+}
 
 
 class NniliteError(Exception):
@@ -149,6 +153,11 @@ def explain_os_error(error: OSError) -> str:
     words = error.strerror or str(error) or type(error).__name__
     place = f"{error.filename}: " if error.filename else ""
     return f"{place}{words}{_CURES.get(error.errno or 0, '')}."
+
+
+def describe_os_error(error: OSError) -> str:
+    """Return what the system says to a manager, which tries again by itself, with the cure for what would stay so."""
+    return f"{error.strerror or error}{_CURES_OF_MANAGER.get(error.errno or 0, '')}"
 
 
 def explain_missing_package(output: str) -> str:

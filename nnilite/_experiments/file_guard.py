@@ -20,7 +20,7 @@ from nnilite._experiments import registry
 from nnilite._experiments.documents import write_content
 from nnilite._experiments.locking import ManagerLock, is_open_as
 from nnilite._logging.log_file import open_log
-from nnilite.errors import Conflict, NotFound, ServiceError
+from nnilite.errors import Conflict, NotFound, ServiceError, describe_os_error
 from nnilite.records import Attempt, Trial
 from nnilite.service import Job
 from nnilite.units.new_folders import make_own_folder
@@ -59,7 +59,9 @@ class KeeperFile:
             try:
                 self.keep()
             except OSError as error:
-                raise ServiceError(f"the keeper {self._path} cannot be built again: {error.strerror}") from error
+                raise ServiceError(
+                    f"the keeper {self._path} cannot be built again: {describe_os_error(error)}"
+                ) from error
             return make(trial, attempt)
 
         return job

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nnilite._keeper import proof
-from nnilite.errors import ConfigError, Place, ServiceError
+from nnilite.errors import ConfigError, Place, ServiceError, describe_os_error
 from nnilite.foreign_files import TrialFile, put_file, size_below
 from nnilite.records import Json
 from nnilite.service import Job, ServiceContext
@@ -91,14 +91,14 @@ class MountedStorage:
             return size_below(self.here, f"{self.code_folder}/{name}") is not None
         except OSError as error:
             folder = self.here / self.code_folder
-            raise ServiceError(f"cannot read the storage at {folder}: {error.strerror}") from error
+            raise ServiceError(f"cannot read the storage at {folder}: {describe_os_error(error)}") from error
 
     def _write(self, name: str, content: Path | bytes) -> None:
         try:
             put_file(self.here, f"{self.code_folder}/{name}", content)
         except OSError as error:
             folder = self.here / self.code_folder
-            raise ServiceError(f"cannot write to the storage at {folder}: {error.strerror}") from error
+            raise ServiceError(f"cannot write to the storage at {folder}: {describe_os_error(error)}") from error
 
     def work_folder(self, job: Job) -> str:
         """Return where a job writes, as jobs see it."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._loop_waits import in_thread
-from nnilite.errors import ServiceError
+from nnilite.errors import ServiceError, describe_os_error
 from nnilite.service import Handle, ServiceContext, TrialFile
 from nnilite.services.batch_service import ApiT, BatchService, JobT
 from nnilite.services.callback_address import CallbackAddress
@@ -55,4 +55,4 @@ class StorageService(BatchService[ApiT, JobT]):
         try:
             return await in_thread(partial(self._folders.look, job, name, work))
         except OSError as error:
-            raise ServiceError(f"the storage cannot be read now: {error.strerror}") from error
+            raise ServiceError(f"the storage cannot be read now: {describe_os_error(error)}") from error

@@ -249,6 +249,20 @@ def test_a_folder_that_cannot_be_written_refuses_only_that_job(bench):
     assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
 
 
+def test_an_address_that_cannot_be_written_for_want_of_open_files_is_told_with_the_cure(bench, monkeypatch):
+    def refuse(path: str, text: str) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    bench.service._address = "before"
+    with monkeypatch.context() as patch:
+        patch.setattr("nnilite_local._service.write_private", refuse)
+        error = bench.refusal(bench.service.submit(bench.job("true")))
+    assert isinstance(error, ServiceError)
+    cure = "raise the limit of open files (`ulimit -n`), then stop and resume the experiment"
+    assert str(error).endswith(f"/callback cannot be written: Too many open files; {cure}")
+    assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
+
+
 def test_a_second_keeper_that_could_not_do_its_work_is_followed_by_another_one(bench, monkeypatch):
     monkeypatch.setattr("nnilite_local._second_keepers._PAUSE_S", 0.05)
     name = running(bench)

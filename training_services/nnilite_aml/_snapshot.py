@@ -15,7 +15,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnilite.errors import ConfigError, Place, ServiceError
+from nnilite.errors import ConfigError, Place, ServiceError, describe_os_error
 from nnilite.service import ServiceContext
 from nnilite.services.bootstrap import JobProcess, command, file_digest, python_command
 from nnilite.services.delivery import START_VARIABLE
@@ -82,4 +82,6 @@ def _fill(folder: Path, script: bytes, keeper: bytes, archive: Path) -> None:
             shutil.copyfile(archive, draft / archive.name)
         draft.rename(folder)
     except OSError as error:
-        raise ServiceError(f"cannot prepare the code for Azure in {folder.parent}: {error.strerror}") from error
+        raise ServiceError(
+            f"cannot prepare the code for Azure in {folder.parent}: {describe_os_error(error)}"
+        ) from error

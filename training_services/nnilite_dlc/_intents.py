@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from nnilite.errors import ServiceError
+from nnilite.errors import ServiceError, describe_os_error
 
 
 class Intents:
@@ -32,7 +32,9 @@ class Intents:
             finally:
                 os.close(place)
         except OSError as error:
-            raise ServiceError(f"cannot write to the manager's folder {self._folder}: {error.strerror}") from error
+            raise ServiceError(
+                f"cannot write to the manager's folder {self._folder}: {describe_os_error(error)}"
+            ) from error
 
     def age_s(self, name: str) -> float | None:
         """Return the seconds since DLC was last asked; None if it never was."""
@@ -44,11 +46,15 @@ class Intents:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ServiceError(f"cannot read the manager's folder {self._folder}: {error.strerror}") from error
+            raise ServiceError(
+                f"cannot read the manager's folder {self._folder}: {describe_os_error(error)}"
+            ) from error
 
     def forget(self, name: str) -> None:
         """Forget a job that DLC has not made, or that is never asked for again."""
         try:
             (self._folder / name).unlink(missing_ok=True)
         except OSError as error:
-            raise ServiceError(f"cannot write to the manager's folder {self._folder}: {error.strerror}") from error
+            raise ServiceError(
+                f"cannot write to the manager's folder {self._folder}: {describe_os_error(error)}"
+            ) from error

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from nnilite.errors import ConfigError, ServiceError
+from nnilite.errors import ConfigError, ServiceError, describe_os_error
 from nnilite.services.gpu import Gpu, GpuReader, GpuRules, choose, impossible
 from nnilite.services.section_fields import GPU_PLACE
 from nnilite.services.worker_side import open_ordinary, write_private
@@ -138,7 +138,7 @@ class GpuAllocator:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise ServiceError(f"{self._place} cannot be read now: {error.strerror}") from error
+            raise ServiceError(f"{self._place} cannot be read now: {describe_os_error(error)}") from error
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             log.warning("ignored the damaged bookings in %s: %s", self._place, error)
             return {}
@@ -148,7 +148,7 @@ class GpuAllocator:
         try:
             write_private(str(self._place), text)
         except OSError as error:
-            raise ServiceError(f"{self._place} cannot be written: {error.strerror}") from error
+            raise ServiceError(f"{self._place} cannot be written: {describe_os_error(error)}") from error
         self._bookings = bookings
 
     def _know(self, gpus: list[Gpu]) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
-from nnilite.errors import ServiceError
+from nnilite.errors import ServiceError, describe_os_error
 from nnilite.service import Handle, JobState, JobStatus
 from nnilite.services.worker_side import FolderLook, FolderLooks, LookResult, SlowFolder, is_there
 from nnilite_local._attempt_folder import AttemptFolder
@@ -58,7 +58,7 @@ class LocalWatch:
         try:
             return cast(T, result().get())
         except OSError as error:
-            raise ServiceError(f"{folder.path} cannot be read now: {error.strerror}") from error
+            raise ServiceError(f"{folder.path} cannot be read now: {describe_os_error(error)}") from error
 
     async def look_at_all(self, looks: Sequence[FolderLook]) -> list[LookResult]:
         """Take these looks, and do not wait for any that hangs."""
@@ -88,7 +88,7 @@ class LocalWatch:
 
     def _status(self, folder: AttemptFolder, seen: LookResult) -> JobStatus:
         if seen.error is not None:
-            reason = f"its folder {folder.path} cannot be read now: {seen.error.strerror}"
+            reason = f"its folder {folder.path} cannot be read now: {describe_os_error(seen.error)}"
             return JobStatus(JobState.UNKNOWN, reason, host=self._host)
         status, has_specification = seen.get()
         return self._abandoned(folder, status, has_specification) if status.state is JobState.LOST else status

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nnilite.codedir import CodePackage
-from nnilite.errors import ConfigError, NoCapacity, ServiceError
+from nnilite.errors import ConfigError, NoCapacity, ServiceError, describe_os_error
 from nnilite.records import Host, Json, KeeperEvent
 from nnilite.service import Handle, Job, JobState, JobStatus, ServiceContext, TrainingService
 from nnilite.services.gpu import environment, use_of
@@ -121,7 +121,9 @@ class LocalService(TrainingService):
         try:
             known = await self._known(job, folder)
         except OSError as error:
-            raise ServiceError(f"the trial's folder {folder.path} cannot be written: {error.strerror}") from error
+            raise ServiceError(
+                f"the trial's folder {folder.path} cannot be written: {describe_os_error(error)}"
+            ) from error
         if known is not None:
             return known
         try:
@@ -150,7 +152,9 @@ class LocalService(TrainingService):
                 await _free(job.name, self._gpus, self._slots)
             if not isinstance(error, OSError):
                 raise
-            raise ServiceError(f"the trial's folder {folder.path} cannot be written: {error.strerror}") from error
+            raise ServiceError(
+                f"the trial's folder {folder.path} cannot be written: {describe_os_error(error)}"
+            ) from error
         self._at_work.add(job.name)
         return handle
 
@@ -177,7 +181,7 @@ class LocalService(TrainingService):
         try:
             await self._keepers.terminate(folder, handle)
         except OSError as error:
-            raise ServiceError(f"{folder.path} cannot be read now: {error.strerror}") from error
+            raise ServiceError(f"{folder.path} cannot be read now: {describe_os_error(error)}") from error
 
     async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
         folder = folder_of(handle)
@@ -348,7 +352,9 @@ class LocalService(TrainingService):
             try:
                 write_private(str(self._directory / "callback"), address)
             except OSError as error:
-                raise ServiceError(f"{self._directory}/callback cannot be written: {error.strerror}") from error
+                raise ServiceError(
+                    f"{self._directory}/callback cannot be written: {describe_os_error(error)}"
+                ) from error
             self._address = address
 
     # watching

@@ -12,7 +12,7 @@ import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nnilite.errors import ServiceError
+from nnilite.errors import ServiceError, describe_os_error
 from nnilite.services.worker_side import open_ordinary, write_private
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Bookings:
             return
         # Without its booking, a job whose start was not answered would be started on another machine, too.
         except OSError as error:
-            raise ServiceError(f"{self._place} cannot be read now: {error.strerror}") from error
+            raise ServiceError(f"{self._place} cannot be read now: {describe_os_error(error)}") from error
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
             log.warning("ignored the damaged bookings in %s: %s", self._place, error)
 
@@ -92,7 +92,7 @@ class Bookings:
         try:
             write_private(str(self._place), text)
         except OSError as error:
-            raise ServiceError(f"{self._place} cannot be written: {error.strerror}") from error
+            raise ServiceError(f"{self._place} cannot be written: {describe_os_error(error)}") from error
         self._bookings = bookings
 
 

@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from nnilite.errors import Conflict, NniliteError, NoCapacity, ServiceError
+from nnilite.errors import Conflict, NniliteError, NoCapacity, ServiceError, describe_os_error
 from nnilite.records import Json
 from nnilite.service import Handle, Job, JobState, JobStatus
 from nnilite.services.node_places import nodes_of_job
@@ -118,7 +118,7 @@ class ElasticJobs:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise ServiceError(f"{self._place} cannot be read now: {error.strerror}") from error
+            raise ServiceError(f"{self._place} cannot be read now: {describe_os_error(error)}") from error
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError) as error:
             log.warning("ignored the damaged notes on elastic trials in %s: %s", self._place, error)
 
@@ -266,7 +266,7 @@ class ElasticJobs:
         try:
             write_private(str(self._place), json.dumps(noted))
         except OSError as error:
-            raise ServiceError(f"{self._place} cannot be written: {error.strerror}") from error
+            raise ServiceError(f"{self._place} cannot be written: {describe_os_error(error)}") from error
 
 
 def _read_job(name: str, fields: dict[str, Any]) -> Job:

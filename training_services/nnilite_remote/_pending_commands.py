@@ -14,7 +14,7 @@ import json
 import logging
 from pathlib import Path
 
-from nnilite.errors import ServiceError
+from nnilite.errors import ServiceError, describe_os_error
 from nnilite.service import Handle
 from nnilite.services.worker_side import open_ordinary, write_private
 
@@ -43,7 +43,7 @@ class PendingCommands:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise ServiceError(f"{self._place} cannot be read now: {error.strerror}") from error
+            raise ServiceError(f"{self._place} cannot be read now: {describe_os_error(error)}") from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             log.warning("%s is damaged; check the machines for what is left there: %s", self._place, error)
 
@@ -80,7 +80,7 @@ class PendingCommands:
             else:
                 self._place.unlink(missing_ok=True)
         except OSError as error:
-            raise ServiceError(f"{self._place} cannot be written: {error.strerror}") from error
+            raise ServiceError(f"{self._place} cannot be written: {describe_os_error(error)}") from error
         self._is_written = True
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nnilite.errors import ServiceError
+from nnilite.errors import ServiceError, describe_os_error
 from nnilite.records import Json
 
 
@@ -73,4 +73,4 @@ def write_object(path: Path, content: Json) -> None:
         draft.write_text(json.dumps(content), "utf-8")
         draft.replace(path)
     except OSError as error:
-        raise ServiceError(f"{path} cannot be written: {error.strerror}") from error
+        raise ServiceError(f"{path} cannot be written: {describe_os_error(error)}") from error
