@@ -90,7 +90,7 @@ def _static_too(method: _Method) -> _Method:
     return cast("_Method", call)
 
 
-def _find_named(given: Experiment | str | None, experiment_id: str | None) -> tuple[Experiment, bool]:
+def _find_named(given: Experiment | str, experiment_id: str | None) -> tuple[Experiment, bool]:
     """Return the experiment of a call, and whether it is a static one, which means it by its id."""
     if isinstance(given, Experiment) and experiment_id is None:
         return given, False
@@ -314,7 +314,7 @@ class Experiment:
 
     @_static_too
     def resume(
-        self: Experiment | str | None = None,
+        self: Experiment | str,
         port: int | None = None,
         wait_completion: bool = True,
         debug: bool = False,
@@ -331,7 +331,7 @@ class Experiment:
 
     @_static_too
     def view(
-        self: Experiment | str | None = None,
+        self: Experiment | str,
         port: int | None = None,
         non_blocking: bool = False,
         *,

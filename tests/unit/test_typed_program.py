@@ -54,7 +54,6 @@ far: SearchResult = Experiment("local").run(objective, space={"x": space.logunif
 ended: bool | None = Experiment("local").run(8080)
 viewed: Experiment = Experiment.view("mine", non_blocking=True)
 resumed: Experiment = Experiment.resume("mine", wait_completion=False)
-Experiment.resume(experiment_id="mine")
 experiment.resume(8080)
 search.tell(search.ask(), state="FAILED")
 nnilite.report_final_result(1.0)
