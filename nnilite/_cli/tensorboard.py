@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import shutil
 import sys
 from pathlib import Path
@@ -47,10 +48,24 @@ def show(options: argparse.Namespace) -> None:
         screen.show_json({"folder": str(folder)})
     else:
         print(f"Event files: {folder}")
+        print("Open the address that TensorBoard prints: its secret part keeps other users of this machine out.")
     # `execv` would drop what is still in Python's buffer.
     sys.stdout.flush()
     # From here on, this process is TensorBoard: signals and exit code are its own.
-    os.execv(program, [program, "--logdir", str(folder), "--port", str(options.port)])
+    words = ["--logdir", str(folder), "--port", str(options.port), f"--flagfile={_hand_over_secret_path()}"]
+    os.execv(program, [program, *words])
+
+
+def _hand_over_secret_path() -> str:
+    """Return the name of a file with an option of TensorBoard: all of it is below a path that others do not know.
+
+    TensorBoard itself needs no key, and other users can read command lines.
+    """
+    taken, given = os.pipe()
+    os.write(given, f"--path_prefix=/{secrets.token_urlsafe(16)}\n".encode())
+    os.close(given)
+    os.set_inheritable(taken, True)
+    return f"/dev/fd/{taken}"
 
 
 def find_event_folder(entry: RegistryEntry) -> Path:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
 from e2e.running import wait_for
-from nnilite._cli.nnictl import run
 from nnilite.config import from_dict
 from nnilite.errors import ConfigError
 
@@ -61,16 +64,34 @@ def test_after_a_kill_of_the_manager_each_value_is_there_once(start: Any, tmp_pa
     assert {(trial, tag) for trial in trials for tag in ("default", "final")} <= set(values)
 
 
-def test_nnictl_tensorboard_opens_the_folder_of_the_tracker(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nnictl_tensorboard_shows_the_folder_of_the_tracker_to_those_who_know_its_address(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     running = start(trackers=[{"name": "tensorboard"}], maxTrialNumber=1)
-    called: list[list[str]] = []
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(os, "execv", lambda program, words: called.append(words))
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    assert run(["tensorboard", running.entry.id, "-p", "0"]) == 0
-    folder = running.directory / "trackers" / "tensorboard"
-    assert [words[1:] for words in called] == [["--logdir", str(folder), "--port", "0"]]
+    command = [sys.executable, "-m", "nnilite._cli", "tensorboard", running.entry.id, "-p", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            assert process.stdout is not None
+            served = next(found for line in process.stdout if (found := re.search(r" at (http://\S+?)(/\S+)/ ", line)))
+            paths = ("/", "/data/runs", f"{served[2]}/data/runs")
+            assert [get_status(served[1] + path) for path in paths] == [404, 404, 200]
+            shown = Path("/proc", str(process.pid), "cmdline").read_bytes().split(b"\0")
+            folder = running.directory / "trackers" / "tensorboard"
+            assert str(folder).encode() in shown
+            assert not any(served[2].encode() in word for word in shown)
+        finally:
+            process.kill()
     wait_for(lambda: list(folder.rglob("*tfevents*")), 60.0)
+
+
+def get_status(url: str) -> int:
+    try:
+        with urlopen(url, timeout=60) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        with error:
+            return error.code
 
 
 def test_a_tracker_without_its_library_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
