@@ -15,6 +15,8 @@ class BuiltIn(TunerContract):
     name: ClassVar[str]
     args: ClassVar[dict[str, Any]] = {}
     finite = True
+    # All have a seed: what they propose after a replay is compared with what they would have proposed.
+    test_a_replayed_tuner_goes_on_in_the_space = None
 
     @pytest.fixture
     def make_tuner(self):
@@ -23,6 +25,12 @@ class BuiltIn(TunerContract):
     @property
     def extra_keys(self) -> frozenset[str]:
         return tuner_class(self.name).extra_keys
+
+
+class Model:
+    """Proposals of these take long. `test_learning_tuners` has that equal ones propose equally, in more spaces."""
+
+    test_equal_tuners_propose_equally = None
 
 
 class TestRandom(BuiltIn):
@@ -96,21 +104,21 @@ class TestBOHB(BuiltIn):
     finite = False
 
 
-class TestGP(BuiltIn):
+class TestGP(Model, BuiltIn):
     name = "GP"
     args: ClassVar = {"selection_num_warm_up": 100, "selection_num_starting_points": 50}
 
 
-class TestMetis(BuiltIn):
+class TestMetis(Model, BuiltIn):
     name = "Metis"
     args: ClassVar = {"selection_num_starting_points": 100}
 
 
-class TestSMAC(BuiltIn):
+class TestSMAC(Model, BuiltIn):
     name = "SMAC"
 
 
-class TestDNGO(BuiltIn):
+class TestDNGO(Model, BuiltIn):
     name = "DNGO"
     args: ClassVar = {"num_epochs_per_training": 50, "trials_per_update": 10}
 

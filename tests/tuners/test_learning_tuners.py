@@ -165,24 +165,17 @@ def test_proposals_lie_in_the_space_repeat_by_their_seed_and_go_on_after_a_repla
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_replay_in_the_middle_keeps_the_running_trials(name):
+def test_a_replay_in_the_middle_keeps_the_running_trials_whose_proposals_differ(name):
     calls: list[Call] = [Call("space", value=NUMBERS)]
     whole = started(name)
     play(whole, 0, 20, calls=calls)
-    calls += [Call("generate", k, parameters=whole.generate_parameters(k)) for k in range(20, 23)]
+    running = [whole.generate_parameters(k) for k in range(20, 23)]
+    calls += [Call("generate", k, parameters=parameters) for k, parameters in enumerate(running, 20)]
     again = construct(tuner_class(name), {"seed": 7, **LEARNERS[name]})
     again.replay(calls)
-    assert [again.generate_parameters(k) for k in range(23, 26)] == [
-        whole.generate_parameters(k) for k in range(23, 26)
-    ]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_proposals_of_running_trials_differ(name):
-    tuner = started(name)
-    play(tuner, 0, 20)
-    pending = [json.dumps(tuner.generate_parameters(k)) for k in range(20, 25)]
-    assert len(set(pending)) == 5
+    later = [whole.generate_parameters(k) for k in range(23, 26)]
+    assert [again.generate_parameters(k) for k in range(23, 26)] == later
+    assert len({json.dumps(parameters) for parameters in running + later[:2]}) == 5
 
 
 @pytest.mark.parametrize("name", NAMES)
