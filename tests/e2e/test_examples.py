@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from platforms.contract_cases import KIND_MATTERS
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LIMIT_S = 100
 
@@ -139,10 +141,12 @@ def test_a_training_service_from_elsewhere_is_found_and_used(search: Any, run: A
 @pytest.mark.parametrize(
     ("example", "cases"),
     [
-        ("plugin_training_service", ""),
+        ("plugin_training_service", " or ".join(sorted(KIND_MATTERS))),
         ("plugin_batch_platform", "Trouble or test_a_wrong or by_the_log"),
+        pytest.param("plugin_training_service", "", marks=pytest.mark.long),
         pytest.param("plugin_batch_platform", "", marks=pytest.mark.long),
     ],
+    ids=["kind of job", "platform", "all of kind of job", "all of platform"],
 )
 def test_the_example_of_a_training_service_passes_the_contract(run: Any, example: str, cases: str) -> None:
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", cases, "."]

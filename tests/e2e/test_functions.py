@@ -185,11 +185,6 @@ WRONG = [
         "def train(p):\n    return p['x'], 1",
         "which is not a number. Return a number, or a dict with one under 'default'",
     ),
-    (
-        "class Odd:\n    def __repr__(self): raise KeyError(1)\ndef train(p):\n    return Odd()",
-        "it returned <Odd, whose repr() raises KeyError> (Odd), which is not a number",
-    ),
-    ("def train(p):\n    return {'loss': 1}", "it returned a dict without default: {'loss': 1}"),
     ("def train(p):\n    import not_there_at_all\n    return 1", ""),
     (
         "class Odd:\n    def __reduce__(self): return (exec, ('import not_there_at_all',))\n"
@@ -199,7 +194,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("train", "sentence"), WRONG, ids=["tuple", "no text", "other name", "as usual", "no module"])
+@pytest.mark.parametrize(("train", "sentence"), WRONG, ids=["tuple", "as usual", "no module"])
 def test_what_fails_always_is_told_at_the_first_trial(folder: Path, train: str, sentence: str) -> None:
     text = (
         train

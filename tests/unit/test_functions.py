@@ -222,3 +222,22 @@ def test_a_tuner_in_the_form_of_yaml_is_taken_and_a_name_alone_is_refused_in_a_s
     config.tuner = "TPE"
     with pytest.raises(ConfigError, match=r"tuner: must be a dict such as \{'name': 'TPE'\}, not 'TPE'"):
         plan.fill(config)
+
+
+class Odd:
+    def __repr__(self) -> str:
+        raise KeyError(1)
+
+
+@pytest.mark.parametrize(
+    ("result", "sentence"),
+    [
+        (Odd(), "it returned <Odd, whose repr() raises KeyError> (Odd), which is not a number"),
+        ({"loss": 1}, "it returned a dict without default: {'loss': 1}"),
+    ],
+    ids=["no text", "other name"],
+)
+def test_a_result_that_is_no_number_is_refused(result: Any, sentence: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        call_program._result(result, ["default"])
+    assert sentence in capfd.readouterr().err
