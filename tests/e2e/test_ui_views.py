@@ -165,9 +165,7 @@ def test_the_overview_tells_what_has_no_effect_and_what_is_not_sent_yet(look: An
     notes.get_by_text(re.compile(r"^webhook 1 waits for \d+ messages?$")).wait_for()
 
 
-def test_the_table_sorts_filters_and_finds_and_the_address_keeps_it(
-    look: Any, open_page: Any, experiment: Any
-) -> None:
+def test_the_table_sorts_filters_and_finds_and_the_address_keeps_it(look: Any, open_page: Any, experiment: Any) -> None:
     url, client = experiment
     page = look(f"{url}/#/trials")
     page.get_by_role("button", name="Metric", exact=True).click()

@@ -43,9 +43,10 @@ def create(tmp_path, monkeypatch, server):
 
 
 def test_the_example_runs_to_its_end_and_tells_no_secret(create, server, tmp_path):
-    profile = json.loads(create("-p", "0", "--foreground", "--json", trialConcurrency=6, logLevel="debug"))
+    fields = {"trialConcurrency": 3, "maxTrialNumber": 3, "logLevel": "debug"}
+    profile = json.loads(create("-p", "0", "--foreground", "--json", **fields))
     assert profile["state"] == "DONE"
-    assert profile["counts"]["SUCCEEDED"] == 6
+    assert profile["counts"]["SUCCEEDED"] == 3
     assert profile["best"]["value"] < 36
     assert {job.state for job in server.dlc.jobs.values()} == {"Succeeded"}
     kept = [path.read_bytes() for path in (tmp_path / "kept 'here'").rglob("*") if path.is_file()]

@@ -117,6 +117,7 @@ def test_mpirun_starts_the_ranks_in_both_pods(open_nodes):
     check_meeting(bench.finish(bench.run(words, distributed={**ON_TWO, "launcher": "mpi"}, parameters={"x": 3})))
 
 
+@pytest.mark.long  # every day on this machine and on SSH hosts: what a cluster gives the ranks is in their meeting
 @pytest.mark.timeout(300)
 def test_a_ddp_training_in_two_pods_has_the_losses_of_one_process(start, monkeypatch, cluster, ddp):
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig()))
@@ -134,7 +135,16 @@ def test_a_rank_that_fails_in_another_pod_ends_all_and_is_the_reason(open_nodes,
     eventually(lambda: not cluster.running(), cluster.limit_s)
 
 
-@EACH
+# That the object goes is what the contract has of each kind, and its pods end with it.
+@pytest.mark.parametrize(
+    "platform",
+    [
+        pytest.param(platform, marks=() if key in (JOBS, FRAMEWORKS) else pytest.mark.long)
+        for key, platform in KINDS.items()
+    ],
+    ids=[key[2] for key in KINDS],
+    indirect=True,
+)
 def test_a_canceled_trial_leaves_no_process_in_any_pod(open_nodes, cluster):
     bench = open_nodes()
     name = bench.run(bench.interpreter(UP), distributed=ON_TWO)

@@ -43,9 +43,11 @@ def logs(folder: Path) -> str:
 
 def test_the_example_runs_to_its_end_and_tells_no_secret(create, adapted, head, tmp_path):
     head.token = TOKEN
-    profile = json.loads(create(adapted(head.url, logLevel="debug"), "-p", "0", "--foreground", "--json"))
+    profile = json.loads(
+        create(adapted(head.url, logLevel="debug", maxTrialNumber=3), "-p", "0", "--foreground", "--json")
+    )
     assert profile["state"] == "DONE"
-    assert profile["counts"]["SUCCEEDED"] == 6
+    assert profile["counts"]["SUCCEEDED"] == 3
     assert profile["best"]["value"] < 36
     assert head.jobs == {}
     written = logs(tmp_path / "kept 'here'")
@@ -64,9 +66,9 @@ def test_the_example_runs_without_a_way_to_the_manager(create, adapted, head):
 @pytest.mark.xdist_group("ray")
 @pytest.mark.timeout(300)
 def test_the_example_runs_on_a_real_cluster(create, adapted, real_ray):
-    config = adapted(real_ray.url, maxTrialNumber=4)
+    config = adapted(real_ray.url, maxTrialNumber=3)
     profile = json.loads(create(config, "-p", "0", "--foreground", "--json"))
-    assert (profile["state"], profile["counts"]["SUCCEEDED"]) == ("DONE", 4)
+    assert (profile["state"], profile["counts"]["SUCCEEDED"]) == ("DONE", 3)
     left = [
         job["entrypoint"] for job in real_ray.ask("/api/jobs/").json() if profile["id"] in str(job["submission_id"])
     ]
