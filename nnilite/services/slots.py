@@ -32,7 +32,6 @@ from typing import Callable, Collection, Dict, Iterator, List, Mapping, NamedTup
 
 from nnilite._keeper.attempt_files import write_private
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
-from nnilite.errors import describe_os_error
 
 __all__ = ["RENEWED_S", "STARTING_S", "Claim", "SlotAllocator", "SlotTerms", "SlotTrouble", "reason_to_wait"]
 
@@ -363,7 +362,7 @@ class SlotAllocator:
             else:
                 self._file.unlink(missing_ok=True)
         except OSError as error:
-            raise SlotTrouble(f"cannot write {self._file}: {describe_os_error(error)}") from error
+            raise SlotTrouble(f"cannot write {self._file}: {error.strerror}") from error
         self._written = (now, own.first(self._experiment, now))
 
     @contextlib.contextmanager
@@ -386,7 +385,7 @@ class SlotAllocator:
                     raise SlotTrouble(f"{self._place} is removed again and again") from None
                 continue
             except OSError as error:
-                raise SlotTrouble(f"cannot use {self._place}: {describe_os_error(error)}") from error
+                raise SlotTrouble(f"cannot use {self._place}: {error.strerror}") from error
             try:
                 _lock(lock, end)
             except BaseException:
@@ -414,7 +413,7 @@ def _lock(descriptor: int, end: float) -> None:
                 raise _Busy from None
             time.sleep(_LOCK_PAUSE_S)
         except OSError as error:
-            raise SlotTrouble(f"cannot lock the slots of this machine: {describe_os_error(error)}") from error
+            raise SlotTrouble(f"cannot lock the slots of this machine: {error.strerror}") from error
         else:
             return
 
@@ -427,7 +426,7 @@ def _unreadable(file: Path, error: OSError) -> Exception:
     """Return FileNotFoundError, or the error to raise: what cannot be read now may hold slots."""
     if error.errno in _GONE:
         return FileNotFoundError(str(file))
-    return SlotTrouble(f"{file} cannot be read: {describe_os_error(error)}")
+    return SlotTrouble(f"{file} cannot be read: {error.strerror}")
 
 
 def _content(file: Path) -> bytes:

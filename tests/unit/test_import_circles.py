@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nnilite.services.worker_side import sources
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {"nnilite": ROOT, "training_services": ROOT / "training_services", "tuners": ROOT / "tuners"}
 WEB = ROOT / "nnilite" / "_web"
@@ -90,6 +92,13 @@ def reach(start: str, arrows: Arrows) -> set[str]:
         found |= new
         waiting.extend(new)
     return found
+
+
+def test_what_runs_on_workers_imports_only_what_is_sent_with_it() -> None:
+    sent = list(sources())
+    arrows = python_arrows(python_files())
+    for place, module in enumerate(sent):
+        assert arrows.get(module, set()) <= set(sent[:place]), f"{module}: add to `worker_side`, or import it nowhere"
 
 
 def test_no_python_files_import_each_other() -> None:
