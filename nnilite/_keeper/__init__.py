@@ -93,6 +93,7 @@ recap              repeats the reports in that log, which may have lost some
 link_choice        which of them a specification asks for
 local_link         the short way to a manager on this machine: a Unix socket
 enclosed           files below a folder, with no link followed on the way
+tree_removal       removes what a trial has left, however deep it lies
 tar_stream         reads a tar stream that a stranger may have written
 plain_file         small files by the system's calls alone
 signals            what the keeper uses of `signal`, without the time that its import takes
@@ -184,6 +185,7 @@ _FOR_STORAGE = (
     "storage",
     "storage_choice",
     "storage_http",
+    "tree_removal",
 )
 _FOR_NODES = (
     "agent_server",

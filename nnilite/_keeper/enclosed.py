@@ -18,17 +18,17 @@ import os
 import stat
 
 from .plain_file import NOT_REGULAR, NotOrdinary, only_ordinary
+from .tree_removal import FOLDER_FLAGS, remove_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+    from typing import IO, Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
 MOST_DEPTH = 100
 MOST_NAME_BYTES = 255
 _MOST_PATH_BYTES = 4000
 _CHUNK_BYTES = 1 << 20
 _DRAFT, _DRAFT_END = ".nnilite-", ".part"
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DRAFT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: a pipe does not block the caller.
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -327,7 +327,7 @@ class EnclosedFolder:
         folder = self._root
         try:
             for part in parts:
-                inner = _made(folder, part, self._folder_mode) if make else os.open(part, _FOLDER_FLAGS, dir_fd=folder)
+                inner = _made(folder, part, self._folder_mode) if make else os.open(part, FOLDER_FLAGS, dir_fd=folder)
                 self._close(folder)
                 folder = inner
         except OSError as error:
@@ -362,7 +362,7 @@ def _open_without_links(root: str) -> int:
     passing = getattr(os, "O_PATH", os.O_RDONLY)
     folder = os.open(above, passing | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        return os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+        return os.open(name, FOLDER_FLAGS, dir_fd=folder)
     finally:
         os.close(folder)
 
@@ -372,91 +372,11 @@ def is_draft(name: str) -> bool:
     return name.startswith(_DRAFT) and name.endswith(_DRAFT_END)
 
 
-def remove_tree(path: str) -> None:
-    """Remove a file or a folder with all below it, however deep, if it is there. Follows no link. Raises: OSError.
-
-    `shutil.rmtree` ends in a RecursionError, or without file descriptors, in folders that a trial has nested too deep.
-    """
-    above, name = os.path.split(os.path.abspath(path))
-    try:
-        folder = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        remove_below(folder, name)
-    finally:
-        os.close(folder)
-
-
-def remove_below(folder: int, name: str) -> None:
-    """Remove an entry of an open folder, with all below it, if it is there. Follows no link.
-
-    Raises: OSError for what could not be removed, after all else has gone.
-    """
-    if _is_unlinked(folder, name):
-        return
-    top = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
-    kept: Dict[str, OSError] = {}
-    try:
-        while _has_less(top, kept):
-            pass
-    finally:
-        os.close(top)
-    for error in kept.values():
-        raise error
-    _rmdir(folder, name)
-
-
-def _has_less(top: int, kept: Dict[str, OSError]) -> bool:
-    """Remove one layer of an open folder: what lies below its folders moves up in their place. False: none is left."""
-    names = [name for name in os.listdir(top) if name not in kept]
-    for name in names:
-        try:
-            if not _is_unlinked(top, name):
-                _move_up(top, name)
-                _rmdir(top, name)
-        except OSError as error:
-            kept[name] = error
-    return bool(names)
-
-
-def _move_up(top: int, name: str) -> None:
-    """Remove the files of a folder in the folder `top`, and move its folders to `top`."""
-    inner = os.open(name, _FOLDER_FLAGS, dir_fd=top)
-    try:
-        for entry in os.listdir(inner):
-            if not _is_unlinked(inner, entry):
-                os.rename(entry, ".nnilite-" + os.urandom(8).hex(), src_dir_fd=inner, dst_dir_fd=top)
-    finally:
-        os.close(inner)
-
-
-def _is_unlinked(folder: int, name: str) -> bool:
-    """Unlink an entry. Return False if it is a folder."""
-    try:
-        os.unlink(name, dir_fd=folder)
-    except FileNotFoundError:
-        return True
-    except OSError as error:
-        # Linux says EISDIR of a folder, other systems say EPERM.
-        if error.errno not in (errno.EISDIR, errno.EPERM):
-            raise
-        return False
-    return True
-
-
-def _rmdir(folder: int, name: str) -> None:
-    try:
-        os.rmdir(name, dir_fd=folder)
-    except FileNotFoundError:
-        return
-
-
 def _made(folder: int, name: str, mode: int) -> int:
     """Return an open folder in another one. Anything else in its place is removed."""
     for _ in range(3):
         try:
-            return os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+            return os.open(name, FOLDER_FLAGS, dir_fd=folder)
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -505,7 +425,7 @@ def _walk(folder: int, above: List[str], rules: _WalkRules) -> Iterator[FoundEnt
                 try:
                     if len(parts) >= MOST_DEPTH:
                         raise OSError(errno.ENAMETOOLONG, "it lies too deep", name)
-                    inner = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+                    inner = os.open(name, FOLDER_FLAGS, dir_fd=folder)
                 except FileNotFoundError:
                     continue
                 except OSError:

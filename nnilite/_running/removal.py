@@ -5,7 +5,7 @@ from __future__ import annotations
 from nnilite._experiments import registry
 from nnilite._experiments.documents import is_folder
 from nnilite._experiments.registry import RegistryEntry
-from nnilite._keeper.enclosed import remove_tree
+from nnilite._keeper.tree_removal import remove_tree
 from nnilite.errors import Conflict, NniliteError
 
 

@@ -20,7 +20,7 @@ from nnilite._keeper.attempt_files import (
     read_json,
     write_private,
 )
-from nnilite._keeper.enclosed import FOLDER, EnclosedFolder, UnsafeName, remove_tree
+from nnilite._keeper.enclosed import FOLDER, EnclosedFolder, UnsafeName
 from nnilite._keeper.ending import PATIENCE_S, USUAL_GRACE_S, is_stopped, kill_groups, running_groups
 from nnilite._keeper.folder import WRITER_SUFFIX
 from nnilite._keeper.folder_looks import FolderLook, FolderLooks, LookResult, SlowFolder
@@ -28,6 +28,7 @@ from nnilite._keeper.folder_owner import is_laid_by_others
 from nnilite._keeper.plain_file import NotOrdinary, is_folder_there, is_there, open_ordinary
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
 from nnilite._keeper.tar_stream import DamagedTar, unpack_checkpoint
+from nnilite._keeper.tree_removal import remove_tree
 from nnilite.services._host_use import HostMeter
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
 _MODULES = (
     "_cpython.py",
     "_keeper/plain_file.py",
+    "_keeper/tree_removal.py",
     "_keeper/enclosed.py",
     "_keeper/tar_stream.py",
     "_keeper/signals.py",

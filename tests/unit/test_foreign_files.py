@@ -20,7 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nnilite import foreign_files
-from nnilite._keeper.enclosed import EnclosedFolder, UnsafeName, parts_of, remove_tree, stays_inside
+from nnilite._keeper.enclosed import EnclosedFolder, UnsafeName, parts_of, stays_inside
+from nnilite._keeper.tree_removal import remove_tree
 from nnilite.disk_room import NoRoom, reserve_bytes
 from nnilite.errors import NotFound, ServiceError
 from nnilite.foreign_files import copy_folder, list_below, listed, open_below, save_stream

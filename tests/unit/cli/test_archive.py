@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
-from nnilite._keeper.enclosed import remove_tree
+from nnilite._keeper.tree_removal import remove_tree
 from nnilite._store.writer import Store
 
 Entries = dict[str, bytes]
