@@ -43,6 +43,14 @@ def test_ci_runs_targets_of_the_makefile() -> None:
     assert [command for command in commands if f"\n{command.removeprefix('make ')}:" not in MAKEFILE] == []
 
 
+def test_ci_uses_actions_of_a_known_commit_and_leaves_them_no_key() -> None:
+    steps = [step for job in loaded(".github/workflows/checks.yml")["jobs"].values() for step in job["steps"]]
+    actions = [step for step in steps if "uses" in step]
+    assert [step["uses"] for step in actions if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"])] == []
+    checkouts = [step["with"] for step in actions if step["uses"].startswith("actions/checkout@")]
+    assert checkouts == [{"persist-credentials": False}] * len(checkouts)
+
+
 def test_test_pythons_runs_all_pythons_that_are_promised() -> None:
     versions = ", ".join(f'"{version}"' for version in promised_pythons())
     assert f"WHOLE_PACKAGE = ({versions})" in (ROOT / "scripts/test_pythons.py").read_text()
