@@ -19,13 +19,22 @@ from pathlib import Path
 
 PROCESSES = Path("/proc")
 
-_OPENSSH = ("sshd", "sshd-session", "sshd-auth", "ssh", "autossh", "dropbear", "dbclient")
+_SSH = ("sshd", "sshd-session", "sshd-auth", "ssh", "autossh", "dropbear", "dbclient", "plink", "putty", "tsh", "tmate")
 _PIPES = ("socat", "nc", "ncat", "netcat", "nc.openbsd", "nc.traditional", "stunnel", "stunnel4", "redir", "rinetd")
 _CONTAINERS = ("docker-proxy", "rootlessport", "rootlesskit", "slirp4netns", "pasta", "passt", "gvproxy")
+# For programs in a virtual machine, the one that runs it connects to this machine's own addresses.
+_MACHINES = (
+    *(f"qemu-system-{kind}" for kind in ("x86_64", "i386", "aarch64", "arm", "ppc64", "riscv64", "s390x")),
+    *("qemu-kvm", "kvm", "VirtualBoxVM", "VBoxHeadless", "VBoxNetNAT", "vmware-vmx", "vmnet-natd", "vpnkit", "limactl"),
+)
 _CLUSTERS = ("kubectl", "oc", "k9s", "telepresence")
 _PROXIES = ("nginx", "haproxy", "caddy", "traefik", "envoy", "apache2", "httpd", "lighttpd", "squid", "privoxy")
+_SOCKS = ("microsocks", "danted", "sockd", "3proxy", "tinyproxy", "ss-local", "ss-server", "sing-box", "xray", "tor")
 _TUNNELS = ("cloudflared", "ngrok", "tailscaled", "frpc", "chisel", "gost", "bore", "code-tunnel", "inetd", "xinetd")
-FORWARDERS = frozenset((*_OPENSSH, *_PIPES, *_CONTAINERS, *_CLUSTERS, *_PROXIES, *_TUNNELS, "systemd-socket-proxyd"))
+_MORE_TUNNELS = ("devtunnel", "rathole", "zrok", "wstunnel", "wireproxy", "sslh", "systemd-socket-proxyd")
+FORWARDERS = frozenset(
+    (*_SSH, *_PIPES, *_CONTAINERS, *_MACHINES, *_CLUSTERS, *_PROXIES, *_SOCKS, *_TUNNELS, *_MORE_TUNNELS)
+)
 """Names of programs whose work is to forward ports."""
 
 _COMM_MAX = 15  # letters of a program's name that the kernel keeps

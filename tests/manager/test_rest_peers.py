@@ -242,7 +242,10 @@ def through(tmp_path: Path, client: Client, name: str) -> str:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", ["sshd", "sshd-session", "ssh", "socat", "kubectl", "systemd-socket-proxyd", "nginx"])
+@pytest.mark.parametrize(
+    "name",
+    ["sshd", "sshd-session", "ssh", "socat", "kubectl", "systemd-socket-proxyd", "nginx", "qemu-system-x86_64", "tor"],
+)
 def test_what_a_forwarding_program_passes_on_is_not_the_own_users(tmp_path: Path, client: Client, name: str) -> None:
     assert through(tmp_path, client, name) == "401"
 
