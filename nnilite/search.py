@@ -204,18 +204,19 @@ class Search:
 
         With a storage, abandoned trials come first: those whose process ended before they did.
         """
-        trial = self._ask(None)
+        trial = self._ask(None, {})
         if trial is None:
             raise NoMoreTrialError
         return trial
 
-    def _ask(self, total: int | None) -> Trial | None:
-        """Begin a trial; None if there are `total` trials already."""
+    def _ask(self, total: int | None, begun: dict[str, Trial]) -> Trial | None:
+        """Begin a trial; None if there are `total` trials already. `begun` has it by its id, whatever happens then."""
         with self._turn():
             if self._journal is not None:
                 while (left := self._journal.abandoned()) is not None:
                     if left.attempt < MOST_TAKEOVERS:
                         trial = self._journal.begin_again(left)
+                        begun[trial.id] = trial
                         self._trials[trial.id] = trial
                         self._reported.pop(trial.id, None)
                         return trial
@@ -224,12 +225,12 @@ class Search:
                 return None
             sequence, number = self._find_next_numbers()
             if self._first:
-                trial = self._start(self._first[0], sequence)
+                trial = self._start(self._first[0], sequence, begun)
                 del self._first[0]  # if its start could not be stored, it is still to be tried
                 return trial
             parameters = plain_value(self._tuner.generate_parameters(number))
             self._next_number = number + 1
-            trial = self._start(parameters, sequence, number)
+            trial = self._start(parameters, sequence, begun, number)
             self._calls.append(Call(CallKind.GENERATE, number, trial.id, parameters))
             return trial
 
@@ -257,7 +258,7 @@ class Search:
         parameters = plain_value(parameters)
         warn_of(self._plan.space, parameters)
         with self._turn():
-            trial = self._start(parameters, self._find_next_numbers()[0])
+            trial = self._start(parameters, self._find_next_numbers()[0], {})
             ended = replace(trial, value=value, state=TrialState.SUCCEEDED, ended=trial.started)
             ended = judged(ended, self._limits)
             known = Call(CallKind.IMPORT, value=[{"parameter": trial.parameters, "value": value}])
@@ -275,12 +276,13 @@ class Search:
         sequence, number = self._journal.find_next_numbers()
         return sequence, max(number, self._next_number)
 
-    def _start(self, parameters: Json, sequence: int, number: int | None = None) -> Trial:
+    def _start(self, parameters: Json, sequence: int, begun: dict[str, Trial], number: int | None = None) -> Trial:
         """Start a trial with the parameters that the tuner has proposed under this number, or with others (None)."""
         from nnilite.records import Trial
 
         source, now = "customized" if number is None else "algorithm", time.time()
         trial = Trial(str(sequence), sequence, parameters, number, source, TrialState.RUNNING, created=now, started=now)
+        begun[trial.id] = trial
         if self._journal is not None:
             self._journal.begin(trial)
         self._trials[trial.id] = trial

@@ -172,7 +172,11 @@ _PACKAGE = Path(__file__).parent
 _CPYTHON = "nnilite/_cpython.py"
 _OWN_INIT = "nnilite/_keeper/__init__.py"
 _ADVISORS = ("msg_dispatcher_base", "protocol", "tuner_command_channel")
-_FOR_TUNERS = ("sdk/nni/common/hpo_utils/", *(f"sdk/nni/runtime/{module}.py" for module in _ADVISORS))
+_FOR_TUNERS = (
+    "sdk/nni/common/hpo_utils/",
+    "sdk/nni/parameter_expressions.py",
+    *(f"sdk/nni/runtime/{module}.py" for module in _ADVISORS),
+)
 """Parts of NNI's package with which people write tuners and advisors, which run with the manager."""
 _FOR_PRELOAD = ("preload_end", "preload_program", "preloaded_start", "preloader", "python_command")
 _FOR_MANY_TRIALS = tuple(f"nnilite/_keeper/{module}.py" for module in ("fork_server", "local_link", *_FOR_PRELOAD))

@@ -30,8 +30,10 @@ def show_error(error: BaseException) -> str:
 
     >>> show_error(KeyError("x"))
     "KeyError: 'x'"
+    >>> show_error(AssertionError())
+    'AssertionError'
     """
-    return f"{type(error).__name__}: {show_message(error)}"
+    return ": ".join(filter(None, (type(error).__name__, show_message(error))))
 
 
 def show_message(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from nnilite._search.outcomes import (
     describe_exception,
     is_never_a_result,
 )
-from nnilite.errors import NniliteError, NoMoreTrialError, TrialStopped
+from nnilite.errors import Conflict, NniliteError, NoMoreTrialError, NotFound, TrialStopped
 from nnilite.records import Json, Trial, TrialState
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Loop:
         self._exhausted = False
         self._deadline = bounds.deadline
         self._ended = ended
+        self._begun: dict[str, Trial] = {}  # and not ended
         self._stopped = False
         self._same_fault: tuple[str, int] | None = ("", 0)  # None: a trial has succeeded, or failed otherwise
 
@@ -69,24 +71,24 @@ class Loop:
 
     def run(self, concurrency: int, processes: bool) -> None:
         """Run to the end: in this thread, in several threads, or in processes."""
-        if processes:
-            self.run_in_processes(concurrency)
-        elif concurrency == 1:
-            self.run_here()
-        else:
-            self.run_in_threads(concurrency)
+        try:
+            if processes:
+                self.run_in_processes(concurrency)
+            elif concurrency == 1:
+                self.run_here()
+            else:
+                self.run_in_threads(concurrency)
+        except BaseException as error:  # such as Ctrl-C, which may come at any place
+            for trial in self._begun.values():
+                self._cancel(trial, error)
+            raise
 
     def run_here(self) -> None:
         while (trial := self._next()) is not None:
-            try:
-                outcome = self._attempt(trial)
-            except BaseException as error:  # such as Ctrl-C
-                self._cancel(trial, error)
-                raise
-            self._learn(trial, outcome)
+            self._learn(trial, self._attempt(trial))
 
     def run_in_threads(self, concurrency: int) -> None:
-        from concurrent.futures import FIRST_COMPLETED, wait
+        from concurrent.futures import FIRST_COMPLETED, Future, wait
 
         from nnilite._search.trial_threads import TrialThreads
 
@@ -95,7 +97,9 @@ class Loop:
             try:
                 while True:
                     while len(running) < concurrency and (trial := self._next()) is not None:
-                        running[threads.submit(partial(self._attempt, trial))] = trial
+                        future: Future[TrialOutcome] = Future()
+                        running[future] = trial
+                        threads.submit(future, partial(self._attempt, trial))
                     if not running:
                         return
                     for done in wait(running, return_when=FIRST_COMPLETED).done:
@@ -109,26 +113,24 @@ class Loop:
 
     def _wait_for_threads(self, running: dict[Future[TrialOutcome], Trial], error: BaseException) -> None:
         """Wait for what still runs, so that nothing of it is lost; but not after a second Ctrl-C."""
-        try:
-            if isinstance(error, KeyboardInterrupt):
-                log.warning(
-                    "interrupted; waits for %d trials that run in threads, which end at their next report or when the "
-                    "function returns. Another Ctrl-C leaves them",
-                    len(running),
-                )
-            while running:
-                future = next(iter(running))
-                broken = future.exception()  # such as SystemExit of the function: the error that ended the run
-                trial = running.pop(future)
-                self._cancel(trial, broken) if broken else self._tell(trial, future.result())
-        except KeyboardInterrupt as again:
-            for trial in running.values():
-                self._cancel(trial, again)
-            raise
+        interrupt = error if isinstance(error, KeyboardInterrupt) else None
+        if interrupt:
+            log.warning(
+                "interrupted; waits for %d trials that run in threads, which end at their next report or when the "
+                "function returns. Another Ctrl-C leaves them",
+                len(running),
+            )
+        for future, trial in running.items():
+            # An exception is the error that ended the run, such as SystemExit of the function.
+            ended_by = error if future.cancel() else future.exception()
+            if ended_by is None and isinstance(future.result().error, TimeUp):
+                ended_by = interrupt
+            self._tell(trial, future.result()) if ended_by is None else self._cancel(trial, ended_by)
 
     def _cancel(self, trial: Trial, error: BaseException) -> None:
         reason = f"interrupted ({describe_exception(error)})"
-        self._search.tell(trial, state=TrialState.USER_CANCELED, reason=reason)
+        with contextlib.suppress(Conflict, NotFound):  # its end is known already, or its beginning is not
+            self._search.tell(trial, state=TrialState.USER_CANCELED, reason=reason)
 
     def run_in_processes(self, concurrency: int) -> None:
         """Run trials in worker processes.
@@ -168,19 +170,15 @@ class Loop:
 
     def _finish(self, workers: WorkerProcesses, running: dict[str, Trial], error: BaseException) -> None:
         """Wait for what still runs, so that nothing of it is lost; but not after a Ctrl-C, which kills it."""
-        try:
-            while running and isinstance(error, Exception) and not workers.broken:
-                for trial, outcome in self._ends(workers, running):
-                    self._tell(trial, outcome)
-        finally:
-            for trial in running.values():
-                self._cancel(trial, error)
+        while running and isinstance(error, Exception) and not workers.broken:
+            for trial, outcome in self._ends(workers, running):
+                self._tell(trial, outcome)
 
     def _next(self) -> Trial | None:
         if self._left <= 0 or self._exhausted or self._late():
             return None
         try:
-            trial = self._search._ask(self._total)
+            trial = self._search._ask(self._total, self._begun)
         except NoMoreTrialError as error:
             log.info("the tuner has no more parameters: %s", error)
             trial = None
@@ -241,6 +239,11 @@ class Loop:
             self._count(ended, outcome)
 
     def _tell(self, trial: Trial, outcome: TrialOutcome) -> Trial:
+        ended = self._tell_search(trial, outcome)
+        self._begun.pop(trial.id, None)
+        return ended
+
+    def _tell_search(self, trial: Trial, outcome: TrialOutcome) -> Trial:
         error = outcome.error
         if error is None:
             return self._search.tell(trial, outcome.value)

@@ -28,20 +28,22 @@ class TrialThreads:
         for _number in range(self._begun):
             self._tasks.put(None)
 
-    def submit(self, call: Callable[[], Any]) -> Future[Any]:
-        """Have one of the threads make a call."""
-        future: Future[Any] = Future()
+    def submit(self, future: Future[Any], call: Callable[[], Any]) -> None:
+        """Have one of the threads make a call, unless its future is cancelled first.
+
+        The caller knows of the future before: Ctrl-C may come at any place in here.
+        """
         self._tasks.put((future, call))
         if self._begun < self._most:
-            threading.Thread(target=self._work, name=f"nnilite-search_{self._begun}", daemon=True).start()
             self._begun += 1
-        return future
+            threading.Thread(target=self._work, name=f"nnilite-search_{self._begun}", daemon=True).start()
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             future, call = task
             try:
-                future.set_result(call())
+                if future.set_running_or_notify_cancel():
+                    future.set_result(call())
             except BaseException as error:  # noqa: BLE001  such as SystemExit: it is raised where the result is read
                 future.set_exception(error)
             del future, call, task  # a thread that waits keeps no result

@@ -134,6 +134,7 @@ def _completed(study: Study) -> list[FrozenTrial]:
 
 
 def _study(source: Source) -> Study:
+    optuna_study.import_quietly()
     from optuna.study import Study
 
     if isinstance(source, Study):

@@ -42,8 +42,16 @@ class PlottedTrial:
     intermediate: Sequence[Json] = ()
 
 
+def import_quietly() -> None:
+    """Import optuna without its call for ipywidgets in a notebook, for progress bars that nothing here shows."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "IProgress not found")
+        import optuna  # noqa: F401
+
+
 def study_of(name: str, space: Mapping[str, Any], objectives: Mapping[str, str], ran: Iterable[PlottedTrial]) -> Study:
     """Return a study in memory, which optuna can draw and continue. Raises: SpaceError."""
+    import_quietly()
     import optuna
 
     names = _ParameterNames(SearchSpace.parse(dict(space)))

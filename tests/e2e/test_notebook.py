@@ -53,6 +53,7 @@ def test_the_example_notebook_shows_progress_results_and_plots(tmp_path: Path, m
     client.renewed, client.shown = {}, tmp_path / "shown"
     client.execute()
     shown = [[out["data"] for out in cell.get("outputs", []) if "data" in out] for cell in book.cells]
+    assert not [out for cell in book.cells for out in cell.get("outputs", []) if out.get("name") == "stderr"]
     assert "40 of 40 trials" in shown[3][0]["text/html"]  # the progress, as it was in the end
     assert "40 trials" in shown[3][1]["text/html"]  # the result
     assert all("application/vnd.plotly.v1+json" in shown[cell][0] for cell in (4, 5, 9))

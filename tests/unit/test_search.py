@@ -5,12 +5,13 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -378,6 +379,63 @@ def test_an_interrupted_run_leaves_no_trial_running(concurrency: int) -> None:
     with pytest.raises(KeyboardInterrupt):
         search.run(interrupted, trials=1, concurrency=concurrency)
     assert [trial.state for trial in search.result().trials] == [TrialState.USER_CANCELED]
+
+
+def test_trials_in_threads_that_an_interrupt_ends_are_canceled_by_the_user() -> None:
+    search, runs, calls = Search(SPACE, "Random"), threading.Event(), count()
+
+    def train(parameters: Any, report: Any) -> float:
+        if next(calls) == 0:
+            assert runs.wait(30)
+            return 1.0
+        runs.set()
+        while True:
+            report(0.5)
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search.run(train, trials=2, concurrency=2, callbacks=[interrupt])
+    ends = {(trial.state, trial.reason) for trial in search.result().trials}
+    assert ends == {
+        (TrialState.SUCCEEDED, ""),
+        (TrialState.USER_CANCELED, "interrupted (KeyboardInterrupt)"),
+    }
+
+
+def is_interrupted_at(line: int, call: Callable[[], object]) -> bool:
+    """Make a call that a Ctrl-C interrupts at the `line`th line of nnilite that it runs; False if it has fewer."""
+    lines, before = count(), sys.gettrace()
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if "nnilite" not in frame.f_code.co_filename:
+            return None
+        if event == "line" and next(lines) == line:
+            sys.settrace(before)
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_an_interrupt_at_any_line_leaves_no_trial_running_and_the_search_continues(concurrency: int) -> None:
+    for line in count(step=13):
+        search = Search(SPACE, "Random")
+        if not is_interrupted_at(line, lambda: search.run(bowl, trials=2, concurrency=concurrency)):  # noqa: B023
+            break
+        known = search.result().trials
+        assert {trial.state for trial in known} <= {TrialState.SUCCEEDED, TrialState.USER_CANCELED}
+        assert len(search.run(bowl, trials=2).trials) == len(known) + 2
+    assert line > 200
 
 
 def test_an_interrupt_at_once_after_another_leaves_no_trial_running(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,7 +169,7 @@ def test_ctrl_c_ends_workers_whatever_they_do(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         search.run(objectives.held, concurrency=2, processes=True, callbacks=[interrupted])
     canceled = told(search.result())[str(tmp_path / "pid")]
-    assert canceled == (TrialState.USER_CANCELED, "interrupted (KeyboardInterrupt: )")
+    assert canceled == (TrialState.USER_CANCELED, "interrupted (KeyboardInterrupt)")
     assert not running(int((tmp_path / "pid").read_text()))
 
 
