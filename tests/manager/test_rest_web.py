@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tornado.web import StaticFileHandler
 
 import nnilite
 from manager.fake_backend import FakeBackend, filled
@@ -141,6 +143,23 @@ def test_a_large_file_is_whole(tmp_path: Path, web_folder: Path) -> None:
     with serving(filled(tmp_path), Options(web_folder=web_folder)) as client:
         assert client.ask("GET", "/large.js").body == content
         assert client.ask("GET", "/large.js", Range="bytes=1000-20000").body == content[1000:20001]
+
+
+def test_a_file_is_compressed_for_who_takes_that_and_is_new_after_a_change(tmp_path: Path, web_folder: Path) -> None:
+    file = web_folder / "large.js"
+    with serving(filled(tmp_path), Options(web_folder=web_folder)) as client:
+        for content in (b"let a = 1;\n" * 9000, b"let b = 2;\n" * 9000):
+            file.write_bytes(content)
+            reply = client.ask("GET", "/large.js", **{"Accept-Encoding": "gzip, br"})
+            assert (reply.headers["Content-Encoding"], reply.headers["Vary"]) == ("gzip", "Accept-Encoding")
+            assert len(reply.body) < len(content) / 20
+            assert gzip.decompress(reply.body) == content
+            StaticFileHandler.reset()  # tornado looks at a file's digest once
+        known = {"Accept-Encoding": "gzip", "If-None-Match": client.ask("GET", "/large.js").headers["Etag"]}
+        assert (client.ask("GET", "/large.js", **known).status, client.ask("GET", "/nobody.js", **known).status) == (
+            304,
+            404,
+        )
 
 
 def test_everything_moves_below_a_prefix(tmp_path: Path, web_folder: Path) -> None:
