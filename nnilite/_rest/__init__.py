@@ -37,6 +37,7 @@ callback_socket      the callback for keepers on this machine, over a Unix socke
 nni_api              handlers for the REST interface of NNI 3.0
 export               all ended trials as one file
 prometheus           the experiment in Prometheus' text format
+file_digests         makes digests of the code and the keeper, each once
 files                reads files, but none outside of their folder
 events               reads a keeper's batch of events, trusting nothing in it
 request_body         what the headers of a request say of its body, and which bodies are refused

@@ -14,10 +14,10 @@ import asyncio
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote
 
 from nnilite._keeper.folder_looks import FolderLooks, SlowFolder
@@ -90,7 +90,7 @@ async def send_inside(handler: BaseHandler, root: Path, relative: str) -> None:
         media = await run_in_folder(root, partial(_find_image_media, file))
     handler.set_header("Content-Security-Policy", _FILE_POLICY)
     handler.set_header("Content-Disposition", _make_disposition(Path(relative).name, media == _DOWNLOADED))
-    await _send(handler, file, media, root)
+    await _send(handler, file, media, root, partial(_digest, file, root))
 
 
 def _find_image_media(file: BinaryIO) -> str:
@@ -103,17 +103,25 @@ def _find_image_media(file: BinaryIO) -> str:
 async def send_file(handler: BaseHandler, path: Path, media: str) -> None:
     """Answer with a file of nnilite's own."""
     file = await asyncio.to_thread(open_inside, path.parent, path.name)
-    await _send(handler, file, media, path.parent)
+
+    async def make(size: int) -> str:
+        # Another file than that of this answer, which ends when its reader goes.
+        with await asyncio.to_thread(open_inside, path.parent, path.name) as own:
+            return await _digest(own, path.parent, size)
+
+    await _send(handler, file, media, path.parent, lambda size: handler.context.digests.find(file, partial(make, size)))
 
 
-async def _send(handler: BaseHandler, file: BinaryIO, media: str, root: Path) -> None:
-    """Send the present content of a file, and not what it grows by meanwhile."""
+async def _send(
+    handler: BaseHandler, file: BinaryIO, media: str, root: Path, digest: Callable[[int], Coroutine[Any, Any, str]]
+) -> None:
+    """Send the present content of a file, and not what it grows by meanwhile. `digest`: that of so many bytes of it."""
     try:
         left = os.fstat(file.fileno()).st_size
         handler.set_header("Content-Type", media)
         handler.set_header("Content-Length", left)
         if handler.signed is not None:
-            prove(handler, handler.signed, await _digest(file, left, root))
+            prove(handler, handler.signed, await digest(left))
         while left > 0:
             chunk = await run_in_folder(root, partial(file.read, min(CHUNK_BYTES, left)))
             if not chunk:  # the file was cut short, and the answer must be recognizable as incomplete
@@ -126,7 +134,7 @@ async def _send(handler: BaseHandler, file: BinaryIO, media: str, root: Path) ->
         threading.Thread(target=file.close, name="close", daemon=True).start()
 
 
-async def _digest(file: BinaryIO, size: int, root: Path) -> str:
+async def _digest(file: BinaryIO, root: Path, size: int) -> str:
     """Return the SHA-256 of the first `size` bytes, in hex. Afterwards the file is at its beginning again."""
     found = hashlib.sha256()
     while size > 0 and (taken := await run_in_folder(root, partial(_hash_piece, file, found.update, size))):

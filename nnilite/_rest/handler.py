@@ -24,6 +24,7 @@ from nnilite._rest import wire
 from nnilite._rest.auth import Access, AccessGate
 from nnilite._rest.body_room import BodyHold, BodyRoom
 from nnilite._rest.callback_proofs import Signed
+from nnilite._rest.file_digests import FileDigests
 from nnilite._rest.options import Options
 from nnilite._rest.refusal import HttpRefusal, body_of, explain_to_user, status_of
 from nnilite._rest.request_body import BODY_METHODS, STRANGERS_BODY_MAX, check_body, claimed_bytes
@@ -78,6 +79,7 @@ class ServerContext:
     connections: ServerConnections = field(default_factory=ServerConnections)
     refusals: SparseLog = field(default_factory=SparseLog)
     bodies: BodyRoom = field(default_factory=BodyRoom)  # those of trials
+    digests: FileDigests = field(default_factory=FileDigests)  # of what trials get
 
     @property
     def has_callers(self) -> bool:

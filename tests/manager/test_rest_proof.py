@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
@@ -17,9 +18,12 @@ from manager.fake_backend import filled
 from manager.rest_server import Client, Reply, serving
 from nnilite._keeper import build
 from nnilite._keeper.proof import HEADER, ProofSession, digest
-from nnilite._rest import Options, callback_proofs
+from nnilite._rest import Options, callback_proofs, files
 from nnilite._rest.callback_proofs import Proofs
+from nnilite._rest.file_digests import FileDigests
+from nnilite.errors import ServiceError
 from nnilite.records import TrialState
+from waiting import others_turn
 
 JOB = "nni-exp12345-Run01-0"
 CALLBACK = f"/api/v1/callback/{JOB}"
@@ -210,3 +214,36 @@ def taken(proofs: Proofs, job: str, session: ProofSession) -> bool:
     signed = proofs.read(session.authorization("POST", "/x", b""), job, "POST", "/x")
     assert signed is not None
     return proofs.accept(job, signed, b"")
+
+
+def test_a_trial_that_requests_its_code_again_and_again_has_its_digest_made_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, hashed = [], files._hash_piece
+    monkeypatch.setattr(files, "_hash_piece", lambda *given: made.append(given) or hashed(*given))
+    session, path = session_with(client), f"/api/v1/code/{'a' * 64}"
+    for _ in range(3):
+        reply = client.ask("GET", path, Authorization=session.authorization("GET", path), X_Nnilite_Job=JOB)
+        assert (reply.body, proven(session, reply)) == (b"packed", True)
+    assert len(made) == 1
+
+
+async def test_a_digest_is_made_once_for_all_who_wait_and_again_after_an_error(tmp_path: Path) -> None:
+    digests, tries = FileDigests(), 0
+
+    async def make() -> str:
+        nonlocal tries
+        tries += 1
+        await others_turn()
+        if tries == 1:
+            raise ServiceError("the folder cannot be read now")
+        return f"digest {tries}"
+
+    (tmp_path / "file").write_bytes(b"1")
+    for content, known in ((b"1", "digest 2"), (b"22", "digest 3")):
+        (tmp_path / "file").write_bytes(content)
+        with (tmp_path / "file").open("rb") as file:
+            if tries == 0:
+                with pytest.raises(ServiceError):
+                    await digests.find(file, make)
+            assert await asyncio.gather(*(digests.find(file, make) for _ in range(3))) == [known] * 3
