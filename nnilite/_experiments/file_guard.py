@@ -35,13 +35,14 @@ _Look = tuple[int, int, int]
 
 
 class KeeperFile:
-    """The keeper with which trials are started. The manager builds it, and builds it again if it was changed."""
+    """The keeper with which trials are started. The manager builds it, and builds it again if it was changed.
 
-    def __init__(
-        self, path: Path, with_storage: bool = False, with_nodes: bool = False, with_preload: bool = False
-    ) -> None:
+    `parts`: what it has, as for `_keeper.build`.
+    """
+
+    def __init__(self, path: Path, **parts: bool) -> None:
         self._path = path
-        self._parts = (with_storage, with_nodes, with_preload)
+        self._parts = parts
         self._built: _Look | None = None
         self._lock = threading.Lock()
         self.keep()
@@ -50,7 +51,7 @@ class KeeperFile:
         """Build the keeper unless its file is there unchanged. Raises: OSError."""
         with self._lock:
             if self._built is None or _look_at(self._path) != self._built:
-                self._built = _look_at(_keeper.build(self._path, *self._parts))
+                self._built = _look_at(_keeper.build(self._path, **self._parts))
 
     def before(self, make: Callable[[Trial, Attempt], Job]) -> Callable[[Trial, Attempt], Job]:
         """Return a maker of jobs that checks the keeper first: no job can begin without it. Raises: ServiceError."""

@@ -232,7 +232,7 @@ _FUTURE = "from __future__ import annotations\n"  # only allowed at the top of a
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def build(target: Path, with_storage: bool = False, with_nodes: bool = False, with_preload: bool = False) -> Path:
+def build(target: Path, *, with_storage: bool = False, with_nodes: bool = False, with_preload: bool = False) -> Path:
     """Write the zipapp to `target`, the same bytes for the same sources. Return `target`. Raises: OSError.
 
     It travels within each job of some platforms, which take 100 kB for all of a job. So what copies files to a shared

@@ -221,7 +221,7 @@ def make_keeper_file(path: Path, config: CheckedConfig) -> KeeperFile:
     stores = config.shared_storage is not None or any(
         getattr(service.config, "brings_storage", False) for service in config.services
     )
-    return KeeperFile(path, stores, config.distributed is not None, preloads)
+    return KeeperFile(path, with_storage=stores, with_nodes=config.distributed is not None, with_preload=preloads)
 
 
 def nodes_of(config: CheckedConfig) -> Mapping[str, Json] | None:

@@ -64,7 +64,7 @@ def keeper_zipapp(*, with_nodes: bool = False, with_storage: bool = False) -> Pa
     """
     folder = Path(tempfile.mkdtemp(prefix="nnilite-keeper-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return build(folder / "keeper.pyz", with_storage, with_nodes, with_preload=True)
+    return build(folder / "keeper.pyz", with_storage=with_storage, with_nodes=with_nodes, with_preload=True)
 
 
 class ServiceBench(Meeting):
