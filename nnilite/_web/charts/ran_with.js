@@ -2,10 +2,10 @@
 
 import { get } from "../lib/api.js";
 import { connection } from "../lib/live_data.js";
-import { html, useEffect, useState } from "../lib/ui.js";
+import { html } from "../lib/ui.js";
+import { useAnswer } from "../parts/answer.js";
 import { Difference } from "../parts/difference.js";
 import { Card } from "../parts/layout.js";
-import { messageOf } from "../parts/toasts.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { Attempt, Json } from "../lib/wire.d.ts" */
@@ -68,22 +68,10 @@ async function contentsOf(trials) {
 
 /** @param {{ trials: Trial[] }} props */
 export function RanWith({ trials }) {
-  const [found, setFound] = useState(/** @type {Json[] | null} */ (null));
-  const [problem, setProblem] = useState("");
-  useEffect(() => {
-    let gone = false;
-    contentsOf(trials).then(
-      (one) => {
-        if (gone) return;
-        setFound(one);
-        setProblem("");
-      },
-      (error) => !gone && setProblem(messageOf(error)),
-    );
-    return () => {
-      gone = true;
-    };
-  }, [trials.map(({ id, started }) => `${id} ${started}`).join(), connection.value.state]);
+  const { found, problem } = useAnswer(
+    () => contentsOf(trials),
+    [trials.map(({ id, started }) => `${id} ${started}`).join(), connection.value.state],
+  );
   if (problem) return html`<p class="note bad" role="alert">${problem}</p>`;
   if (!found || trials.length < 2 || found.length !== trials.length) return null;
   const title = "Code, packages and machine";

@@ -7,6 +7,7 @@ import { parseLenient, readFigure } from "../lib/figures.js";
 import { bytes, count, number } from "../lib/format.js";
 import { connection } from "../lib/live_data.js";
 import { html, useEffect, useState } from "../lib/ui.js";
+import { useAnswer } from "./answer.js";
 import { axis, base, Chart, plotArea, tip } from "./chart.js";
 import { Card, Empty, Scroll } from "./layout.js";
 import { ServedLink } from "./served_link.js";
@@ -68,32 +69,17 @@ function readEntry(line) {
 
 /** @param {{ trial: Trial }} props */
 export function Artifacts({ trial }) {
-  const [found, setFound] = useState(/** @type {Artifact[] | null} */ (null));
-  const [problem, setProblem] = useState("");
   const folder = `${trial.attempt}/artifacts`;
-  useEffect(() => {
-    let gone = false;
-    const read = async () => {
-      /** @type {FileListing} */
-      const { files } = await get(`trials/${trial.id}/files`);
-      if (!files.some(({ path }) => path === `${folder}/index.jsonl`)) return [];
-      const data = await content(`trials/${trial.id}/files/${folder}/index.jsonl`, INDEX_BYTES_MAX);
-      return readIndex(new TextDecoder().decode(data));
-    };
-    read().then(
-      (artifacts) => {
-        if (gone) return;
-        setFound(artifacts);
-        setProblem("");
-      },
-      (error) => !gone && setProblem(messageOf(error)),
-    );
-    return () => {
-      gone = true;
-    };
-  }, [trial.id, trial.state, trial.attempt, connection.value.state]);
+  const read = async () => {
+    /** @type {FileListing} */
+    const { files } = await get(`trials/${trial.id}/files`);
+    if (!files.some(({ path }) => path === `${folder}/index.jsonl`)) return [];
+    const data = await content(`trials/${trial.id}/files/${folder}/index.jsonl`, INDEX_BYTES_MAX);
+    return readIndex(new TextDecoder().decode(data));
+  };
+  const { found, problem } = useAnswer(read, [trial.id, trial.state, trial.attempt, connection.value.state]);
   if (problem) return html`<p class="note">${problem}</p>`;
-  if (found === null) return html`<${Empty} title="Loading …" />`;
+  if (!found) return html`<${Empty} title="Loading …" />`;
   if (!found.length)
     return html`<${Empty} title="No artifacts">A trial keeps them with <code>nnilite.log_artifact(name, value)</code>.</${Empty}>`;
   const latest = found.slice(-SHOWN_MAX);
@@ -125,23 +111,7 @@ function Shown({ one, path }) {
  * @param {string} path
  * @param {(data: Uint8Array) => T} read
  */
-function useContent(path, read) {
-  const [found, setFound] = useState(/** @type {T | null} */ (null));
-  const [problem, setProblem] = useState("");
-  useEffect(() => {
-    let gone = false;
-    content(path, MOST_BYTES)
-      .then(read)
-      .then(
-        (value) => !gone && setFound(value),
-        (error) => !gone && setProblem(messageOf(error)),
-      );
-    return () => {
-      gone = true;
-    };
-  }, [path]);
-  return { found, problem };
-}
+const useContent = (path, read) => useAnswer(() => content(path, MOST_BYTES).then(read), [path]);
 
 /** @param {{ problem: string }} props */
 const Waiting = ({ problem }) =>
@@ -177,7 +147,7 @@ const readText = (data) => new TextDecoder("utf-8", { fatal: true }).decode(data
 /** @param {{ one: Artifact, path: string }} props */
 function Text({ one, path }) {
   const { found, problem } = useContent(path, readText);
-  if (found === null) return html`<${Waiting} problem=${problem} />`;
+  if (found === undefined) return html`<${Waiting} problem=${problem} />`;
   return html`<pre class="code" tabindex="0" role="group" aria-label=${one.name}>${found.slice(0, TEXT_MAX)}</pre>
     ${found.length > TEXT_MAX && html`<p class="soft small">The first ${count(TEXT_MAX)} characters.</p>`}`;
 }
@@ -218,7 +188,7 @@ function cellText(row, at) {
 /** @param {{ one: Artifact, path: string }} props */
 function Table({ one, path }) {
   const { found, problem } = useContent(path, readTable);
-  if (found === null) return html`<${Waiting} problem=${problem} />`;
+  if (found === undefined) return html`<${Waiting} problem=${problem} />`;
   const columns = found.columns.slice(0, COLUMNS_MAX);
   const numeric = columns.map((_, at) => isNumeric(found.rows, at));
   const isCut = found.rows.length > ROWS_MAX || found.columns.length > COLUMNS_MAX;
@@ -238,7 +208,7 @@ function Table({ one, path }) {
 /** @param {{ one: Artifact, path: string }} props */
 function Drawing({ one, path }) {
   const { found, problem } = useContent(path, (data) => readFigure(readText(data)));
-  if (found === null) return html`<${Waiting} problem=${problem} />`;
+  if (found === undefined) return html`<${Waiting} problem=${problem} />`;
   return html`<${Chart} label=${one.name} draw=${() => figureOption(found)} deps=${[found]} height=${340} />`;
 }
 

@@ -7,10 +7,10 @@
 import { content, get, picture } from "../lib/api.js";
 import { bytes } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/ui.js";
+import { useAnswer } from "./answer.js";
 import { Empty, Scroll } from "./layout.js";
 import { ServedLink } from "./served_link.js";
 import { Time } from "./states.js";
-import { messageOf } from "./toasts.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { FileEntry, FileListing } from "../lib/wire.d.ts" */
@@ -174,22 +174,10 @@ function Picture({ trial, file }) {
 
 /** @param {{ trial: Trial, file: FileEntry }} props */
 function Text({ trial, file }) {
-  const [text, setText] = useState(/** @type {string | null | undefined} */ (undefined));
-  const [problem, setProblem] = useState("");
-  useEffect(() => {
-    let gone = false;
-    content(place(trial, file), TEXT_BYTES_MAX).then(
-      (data) => {
-        if (gone) return;
-        setText(textOf(data));
-        setProblem("");
-      },
-      (error) => !gone && setProblem(messageOf(error)),
-    );
-    return () => {
-      gone = true;
-    };
-  }, [trial.id, file.path, file.size, file.modified]);
+  const { found: text, problem } = useAnswer(
+    () => content(place(trial, file), TEXT_BYTES_MAX).then(textOf),
+    [trial.id, file.path, file.size, file.modified],
+  );
   if (problem) return html`<p class="note bad">${problem}</p>`;
   if (text === undefined) return html`<p class="soft">Loading …</p>`;
   if (text === null) return html`<p class="note">This file is not UTF-8 text.</p>`;

@@ -5,12 +5,12 @@ import { writeJson } from "../lib/exact_json.js";
 import { count, plural } from "../lib/format.js";
 import { profile } from "../lib/live_data.js";
 import { route, setQuery } from "../lib/route.js";
-import { html, useEffect, useState } from "../lib/ui.js";
+import { html, useState } from "../lib/ui.js";
+import { useAnswer } from "../parts/answer.js";
 import { Pick } from "../parts/chart_card.js";
 import { Copy } from "../parts/copy.js";
 import { Card, Empty, Scroll } from "../parts/layout.js";
 import { Time } from "../parts/states.js";
-import { messageOf } from "../parts/toasts.js";
 
 /** @import { ComponentChildren } from "../vendor/preact.js" */
 
@@ -37,24 +37,9 @@ import { messageOf } from "../parts/toasts.js";
 
 export function Provenance() {
   const asked = route.value.query.get("start") ?? "-1";
-  const [found, setFound] = useState(/** @type {Answer | null} */ (null));
-  const [problem, setProblem] = useState("");
-  useEffect(() => {
-    let gone = false;
-    /** @type {Promise<Answer>} */
-    const answer = get("provenance", { start: asked });
-    answer.then(
-      (one) => {
-        if (gone) return;
-        setFound(one);
-        setProblem("");
-      },
-      (error) => !gone && setProblem(messageOf(error)),
-    );
-    return () => {
-      gone = true;
-    };
-  }, [asked, profile.value?.state]);
+  /** @type {() => Promise<Answer>} */
+  const ask = () => get("provenance", { start: asked });
+  const { found, problem } = useAnswer(ask, [asked, profile.value?.state]);
   if (problem) return html`<p class="note bad" role="alert">${problem}</p>`;
   if (!found) return html`<${Empty} title="Loading …" />`;
   if (!found.start)
