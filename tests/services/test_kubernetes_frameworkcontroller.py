@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+
 import pytest
 
 from nnilite.errors import ConfigError
@@ -82,6 +85,25 @@ def test_a_template_is_what_trials_are_made_of(cluster, open_bench, tmp_path):
     assert pod["spec"]["nodeSelector"] == {"disk": "ssd"}
     assert pod["spec"]["restartPolicy"] == "Never"
     assert pod["metadata"]["labels"]["nnilite/trial"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (["printf", "%s|", "a b", "$HOME", "it's"], "a b|$HOME|it's|"),
+        (["/bin/sh", "-c", "printf one && printf two"], "onetwo"),
+        (["sh", "-c", "printf one && printf two"], "onetwo"),
+        (["sh", "-c", 'printf "$1"', "sh", "a"], "a"),
+    ],
+)
+def test_the_command_of_a_template_has_the_words_that_kubernetes_would_run(words, printed, tmp_path):
+    path = tmp_path / "framework.yaml"
+    container = {"image": "i", "command": words[:1], "args": words[1:]}
+    task = {"pod": {"spec": {"containers": [container]}}}
+    path.write_text(json.dumps({"spec": {"taskRoles": [{"name": "worker", "task": task}]}}))
+    [found] = FrameworkControllerConfig(config_path=path).given
+    assert subprocess.run(["sh", "-c", found.command], capture_output=True, text=True, timeout=60).stdout == printed
 
 
 def test_a_template_that_is_none_is_refused(tmp_path):

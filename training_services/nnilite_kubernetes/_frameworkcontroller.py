@@ -6,6 +6,7 @@ The controller deletes the pods of a framework as soon as it has ended, and with
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -138,7 +139,7 @@ def _read_role(entry: Mapping[str, Any]) -> TaskRoleConfig:
     return TaskRoleConfig(
         name=entry["name"],
         task_number=int(entry.get("taskNumber", 1)),
-        command=words[2] if words[:2] in (["sh", "-c"], ["bash", "-c"]) and len(words) == 3 else " ".join(words),
+        command=words[2] if words[:2] in (["sh", "-c"], ["bash", "-c"]) and len(words) == 3 else shlex.join(words),
         docker_image=container["image"],
         framework_attempt_completion_policy=CompletionPolicy(
             min_failed_task_count=int(policy.get("minFailedTaskCount", 1)),
