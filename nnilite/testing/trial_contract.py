@@ -97,7 +97,7 @@ nnilite.report_final_result(found)
 
     def test_each_trial_gets_its_own_parameters(self, bench: ServiceBench) -> None:
         program = "import nnilite; nnilite.report_final_result(nnilite.get_next_parameter())"
-        given = [{"number": number, "nested": {"_name": "ü'$\n", "x": [number]}} for number in range(3)]
+        given = [{"number": number, "nested": {"_name": "ü'$\n", "x": [number]}} for number in range(2)]
         names = [bench.python(program, parameters=parameters) for parameters in given]
         assert [bench.finish(name).values for name in names] == [[parameters] for parameters in given]
 

@@ -36,6 +36,16 @@ KIND_MATTERS = {
 }
 """The cases that a kind of object can break by itself: what it is made of, and how its end is read."""
 
+ALIKE_IN_A_CLUSTER = {
+    "test_a_job_that_ignores_sigterm_is_killed_after_the_grace",
+    "test_canceling_one_job_leaves_the_others_alone",
+    "test_closing_is_quick_and_leaves_jobs_running",
+    "test_each_trial_gets_its_own_parameters",
+    "test_statuses_come_in_the_order_of_the_handles",
+    "test_submitting_the_same_name_twice_starts_it_once",  # by the name of the object, as after a lost answer
+}
+"""Of these, what is the same code for all kinds of objects of a cluster: plain Jobs have it every day."""
+
 PLATFORM_MATTERS = KIND_MATTERS | {
     "test_the_documented_variables_are_there",
     "test_the_trial_runs_among_its_code",
@@ -51,11 +61,16 @@ PLATFORM_MATTERS = KIND_MATTERS | {
 """And those that a platform can break by the way in which it hands over specification, code and variables."""
 
 BATCH_MATTERS = PLATFORM_MATTERS - {
-    # The middle tells jobs apart, and keeps their handles.
+    # The middle tells jobs apart, cancels them, closes, and keeps their handles.
+    "test_canceling_twice_or_after_the_end_is_harmless",
+    "test_closing_is_quick_and_leaves_jobs_running",
+    "test_handles_are_json_and_differ",
     "test_canceling_one_job_leaves_the_others_alone",
     "test_statuses_come_in_the_order_of_the_handles",
     "test_a_job_of_an_earlier_manager_can_be_canceled",
-    "test_submitting_again_after_a_restart_finds_the_running_job",  # by the name, as after a lost answer
+    # By the name, as after a lost answer.
+    "test_submitting_again_after_a_restart_finds_the_running_job",
+    "test_submitting_the_same_name_twice_starts_it_once",
     # The core packs the code once for all platforms, and the keeper writes and sends reports.
     "test_what_is_ignored_is_not_sent",
     "test_a_metric_right_before_a_violent_end_arrives",

@@ -17,7 +17,7 @@ from nnilite.testing.bench import keeper_zipapp
 from nnilite.testing.reading_bench import ReadingBench
 from nnilite.testing.receiver import Receiver
 from nnilite_kubernetes._manifest import make_object_name
-from platforms.contract_cases import KIND_MATTERS
+from platforms.contract_cases import ALIKE_IN_A_CLUSTER, KIND_MATTERS
 from platforms.kube.cluster import Cluster
 from platforms.kube.controllers import Operators
 
@@ -151,7 +151,7 @@ class ClusterContract(ServiceContract):
     """
 
     every_case = "NNILITE_TEST_KUBECONFIG" in os.environ
-    matters = KIND_MATTERS
+    matters = KIND_MATTERS - ALIKE_IN_A_CLUSTER
     pushes = True
     has_logs = False  # what trials print comes with their events
     fields: dict[str, Any] = {}
