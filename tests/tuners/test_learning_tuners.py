@@ -486,5 +486,5 @@ def proposals_of_tpe(space: dict, args: dict) -> list[dict]:
 def test_what_tpe_remembers_of_trials_changes_no_proposal(monkeypatch, space, args):
     ours = proposals_of_tpe(space, args)
     plain = lambda: lambda always, **arguments: TPESampler(**arguments)  # noqa: E731
-    monkeypatch.setattr(_tpe, "get_remembering_tpe", plain)
+    monkeypatch.setattr(_tpe, "get_caching_tpe", plain)
     assert proposals_of_tpe(space, args) == ours

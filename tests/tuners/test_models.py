@@ -79,10 +79,10 @@ def test_results_are_bent_as_scipy_does(numbers):
 
 
 def test_how_much_bending_changes_the_density_is_told(numbers):
-    from nnilite_sklearn._surrogate import levelled
+    from nnilite_sklearn._surrogate import standardized
 
     losses = np.exp(2 * numbers.standard_normal(50))
-    level, bent, density = levelled(losses, bends=False)[0], *levelled(losses)
+    level, bent, density = standardized(losses, bends=False)[0], *standardized(losses)
     order = np.argsort(losses)
     assert np.all(np.diff(bent[order]) > 0)
     x = level[order]
@@ -168,11 +168,11 @@ def test_losses_beyond_the_square_root_of_the_largest_float_are_learned(name):
 
 
 def test_losses_of_any_size_are_levelled_alike(numbers):
-    from nnilite_sklearn._surrogate import levelled
+    from nnilite_sklearn._surrogate import standardized
 
     losses = numbers.random(12) - 0.5
-    expected, density = levelled(losses)
+    expected, density = standardized(losses)
     for factor in (1e-200, 1e307):
-        found, same = levelled(losses * factor)
+        found, same = standardized(losses * factor)
         assert found == pytest.approx(expected)
         assert same == pytest.approx(density)

@@ -16,7 +16,7 @@ from nnilite.records import Json
 from nnilite.tuning.class_args import number, one_of, whole_number, without_effect
 from nnilite.tuning.learning import LearningTuner, Point, PointState, canonical
 from nnilite_optuna._brackets import AshaSchedule, HyperbandSchedule, Schedule, Slot
-from nnilite_optuna._remembering_tpe import get_remembering_tpe
+from nnilite_optuna._caching_tpe import get_caching_tpe
 from nnilite_optuna._study import OptunaTuner
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ class _Density(OptunaTuner):
         self._good, self._share, self._samples = good, share, samples
 
     def _make_sampler(self, nested: bool) -> BaseSampler:
-        return get_remembering_tpe()(
+        return get_caching_tpe()(
             always=None if nested else self._always,
             n_startup_trials=1,
             n_ei_candidates=self._samples,

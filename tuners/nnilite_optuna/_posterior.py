@@ -94,7 +94,7 @@ class Posterior:
             self._fit_plain(_step(count - lag + 1), place)
         _, (_, scales, power) = self._fits[place]
         rows, losses = self._known(count, place)
-        return MaternProcess(scales, self._cube.features(rows), levelled(losses, power)), rows
+        return MaternProcess(scales, self._cube.features(rows), standardized(losses, power)), rows
 
     def feasible(self) -> Feasible | None:
         """Return what is known of where results satisfy the constraints; None if there are none."""
@@ -121,7 +121,7 @@ class Posterior:
         return self._fit(rows, losses, likeliest_power(losses))
 
     def _fit(self, rows: Matrix, losses: Vector, power: float) -> Fit:
-        scales, density = likeliest(self._cube.features(rows), levelled(losses, power), self._cube.groups)
+        scales, density = likeliest(self._cube.features(rows), standardized(losses, power), self._cube.groups)
         return density + squeezed(losses, power), scales, power
 
     def _known(self, until: int, objective: int) -> tuple[Matrix, Vector]:
@@ -197,7 +197,7 @@ def rank_worse_half(losses: Vector) -> Vector:
     return np.where(good, level, spread * quantiles[places])
 
 
-def levelled(losses: Vector, power: float) -> Vector:
+def standardized(losses: Vector, power: float) -> Vector:
     """Return losses with mean 0 and variance 1, bent by Yeo and Johnson's transformation."""
     level = _bend(_standard(losses), power)
     width = float(np.std(level))
@@ -223,7 +223,7 @@ def _bend(level: Vector, power: float) -> Vector:
 
 
 def squeezed(losses: Vector, power: float) -> float:
-    """Return the logarithm of the density that `levelled` adds, so that likelihoods of powers can be compared."""
+    """Return the logarithm of the density that `standardized` adds, so that likelihoods of powers can be compared."""
     level = _standard(losses)
     width = float(np.std(_bend(level, power)))
     if width <= 1e-12:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import ConfigError, Place
 from nnilite.tuning.class_args import number, one_of, whole_number
-from nnilite_optuna._remembering_tpe import get_remembering_tpe
+from nnilite_optuna._caching_tpe import get_caching_tpe
 from nnilite_optuna._study import OptunaTuner
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class TPETuner(OptunaTuner):
     def _make_sampler(self, nested: bool) -> BaseSampler:
         args = self._args
         together = args["multivariate"]
-        return get_remembering_tpe()(
+        return get_caching_tpe()(
             always=None if nested else self._always,
             n_startup_trials=args["n_startup_jobs"],
             n_ei_candidates=args["n_ei_candidates"],

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nnilite.tuning.class_args import number, one_of, whole_number
-from nnilite_sklearn._surrogate import SurrogateTuner, levelled, log_improvement
+from nnilite_sklearn._surrogate import SurrogateTuner, log_improvement, standardized
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +41,7 @@ class GaussianTuner(SurrogateTuner):
             self._fit = (until, *self._find_likeliest(*self._known(until)))
         _, kernel, bends = self._fit
         rows, losses = self._known()
-        values, _ = levelled(losses, bends)
+        values, _ = standardized(losses, bends)
         unmeasured = self._cube.features(self._list_unmeasured())
         return self._gaussian.process(kernel, self._cube.features(rows), values, unmeasured), rows, values
 
@@ -50,7 +50,7 @@ class GaussianTuner(SurrogateTuner):
         features = self._cube.features(rows)
         fits = []
         for bends in (False, True):
-            values, density = levelled(losses, bends)
+            values, density = standardized(losses, bends)
             kernel, evidence = self._gaussian.fitted(features, values)
             fits.append((evidence + density, kernel, bends))
         return max(fits, key=lambda fit: fit[0])[1:]

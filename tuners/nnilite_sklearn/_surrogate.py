@@ -94,9 +94,9 @@ class SurrogateTuner(LearningTuner):
         """Return the position row of the most promising candidate."""
 
     def _history(self, until: int | None = None) -> tuple[Matrix, Vector]:
-        """Return position rows and levelled losses of the first `until` results."""
+        """Return position rows and standardized losses of the first `until` results."""
         rows, losses = self._known(until)
-        return rows, levelled(losses)[0]
+        return rows, standardized(losses)[0]
 
     def _known(self, until: int | None = None) -> tuple[Matrix, Vector]:
         """Return position rows and losses of the first `until` results; poor ones count as the worst."""
@@ -155,7 +155,7 @@ class SurrogateTuner(LearningTuner):
         return np.vstack([self._list_running(), *self._failed[-_MOST_FAILED - 1 : -1]])
 
 
-def levelled(losses: Vector, bends: bool = True) -> tuple[Vector, float]:
+def standardized(losses: Vector, bends: bool = True) -> tuple[Vector, float]:
     """Return losses with mean 0 and variance 1 in the same order.
 
     If it `bends`, without long tails, which suits most models.

@@ -19,7 +19,7 @@ Row = list[float]  # of optuna's own numbers; []: the trial lacks a parameter
 
 
 @cache
-def get_remembering_tpe() -> Callable[..., TPESampler]:
+def get_caching_tpe() -> Callable[..., TPESampler]:
     """Return the sampler's class; proposals are those of `TPESampler` with one objective.
 
     Its `always`: the parameters that every trial has, if that is all of them; optuna finds them out for each trial.
@@ -28,7 +28,7 @@ def get_remembering_tpe() -> Callable[..., TPESampler]:
     from optuna.samplers import TPESampler
     from optuna.samplers._tpe.sampler import default_gamma
 
-    class RememberingTPE(TPESampler):  # type: ignore[misc,unused-ignore]
+    class CachingTPE(TPESampler):  # type: ignore[misc,unused-ignore]
         def __init__(self, always: Axes | None, **arguments: Any) -> None:
             super().__init__(**arguments)
             self._moving = always and {name: always[name] for name in sorted(always) if not always[name].single()}
@@ -60,7 +60,7 @@ def get_remembering_tpe() -> Callable[..., TPESampler]:
             chosen = self._compare(drawn, self._compute_acquisition_func(drawn, below, above))
             return {name: axis.to_external_repr(chosen[name]) for name, axis in search_space.items()}
 
-    return RememberingTPE
+    return CachingTPE
 
 
 class TrialRanks:
