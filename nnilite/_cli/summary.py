@@ -73,6 +73,16 @@ def has_several_objectives(profile: dict[str, Any]) -> bool:
     return list(profile["objectives"]) != ["default"]
 
 
+def show_metric(value: Any, latest: Any) -> str:
+    """Return the final result or, with a mark, the latest intermediate one."""
+    return screen.metric(value) if value is not None or latest is None else f"{screen.metric(latest)} (latest)"
+
+
+def find_latest(trial: dict[str, Any], metrics: Iterable[dict[str, Any]]) -> Any:
+    """Return what the present attempt has reported last, or None; what a lost one has says nothing of it."""
+    return next((one["value"] for one in reversed(list(metrics)) if one["attempt"] == trial["attempt"]), None)
+
+
 def show_best(profile: dict[str, Any]) -> None:
     """Print the best trial, its metric, and its parameters one per line."""
     best = profile["best"]

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nnilite._cli import access, arguments, long_work, remark_command, screen, summary, trial_names, trial_roles
+from nnilite._cli import (
+    access,
+    again_command,
+    arguments,
+    long_work,
+    remark_command,
+    screen,
+    summary,
+    trial_names,
+    trial_roles,
+)
 from nnilite._running.manager_client import Client
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, NniliteError, NotFound
@@ -19,7 +27,6 @@ from nnilite.foreign_files import EnclosedFolder, UnsafeName
 from nnilite.records import TrialState
 
 _NAMED = 5
-_POLL_S = 0.5
 _COPY_TIMEOUT_S = 3700.0  # the manager may have to copy files from another machine first
 STATES = [state.value for state in TrialState]
 ENDED_STATES = [state.value for state in TrialState if state.ended]
@@ -54,15 +61,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     _add_scale(groups)
     _add_rerun(groups)
     _add_own(groups)
-    _add_again(groups)
+    again_command.add(groups)
+    _add_reproduce(groups)
 
 
-def _add_again(groups: Any) -> None:
-    again = groups.add_parser("again", help="run a trial's parameters as a new trial, and show both results")
-    trial_names.add(again)
-    again.add_argument("--timeout", type=arguments.positive, metavar="S", help="seconds to wait; default: to its end")
-    arguments.add_json_argument(again)
-    again.set_defaults(command=run_again)
+def _add_reproduce(groups: Any) -> None:
     one = groups.add_parser("reproduce", help="put a trial's code and parameters into a folder, to run it by hand")
     trial_names.add(one)
     one.add_argument(
@@ -147,7 +150,7 @@ _COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
     "NO": lambda trial: trial["sequence"],
     "ID": lambda trial: trial["id"],
     "STATE": lambda trial: trial["state"],
-    "METRIC": lambda trial: _metric(trial["value"], trial["latest"]),
+    "METRIC": lambda trial: summary.show_metric(trial["value"], trial["latest"]),
     "TIME": lambda trial: screen.span(_duration(trial)),
     "SERVICE": lambda trial: trial.get("service", ""),
     "COST": lambda trial: screen.money(trial.get("cost")),
@@ -195,16 +198,6 @@ def _front(manager: Client, options: argparse.Namespace) -> list[dict[str, Any]]
     return [trial for trial in best if set(options.tag) <= set(trial.get("tags", []))]
 
 
-def _metric(value: Any, latest: Any) -> str:
-    """Return the final result or, with a mark, the latest intermediate one."""
-    return screen.metric(value) if value is not None or latest is None else f"{screen.metric(latest)} (latest)"
-
-
-def _latest(trial: dict[str, Any], metrics: Iterable[dict[str, Any]]) -> Any:
-    """Return what the present attempt has reported last, or None; what a lost one has says nothing of it."""
-    return next((one["value"] for one in reversed(list(metrics)) if one["attempt"] == trial["attempt"]), None)
-
-
 def _duration(trial: dict[str, Any]) -> float | None:
     if trial["started"] is None or trial["ended"] is None:
         return None
@@ -220,7 +213,7 @@ def show(options: argparse.Namespace) -> None:
     if options.json:
         screen.show_json({**trial, "metrics": metrics, "files": files, "roles": roles})
         return
-    _show_facts(trial, _latest(trial, metrics))
+    _show_facts(trial, summary.find_latest(trial, metrics))
     print("\nParameters")
     for line in summary.list_parameters(trial["parameters"]):
         print(f"  {line}")
@@ -259,7 +252,7 @@ def _show_facts(trial: dict[str, Any], latest: Any) -> None:
             "Trial": f"{trial['id']} (no. {trial['sequence']})",
             "State": trial["state"],
             "Reason": screen.brief(trial["reason"]) or None,
-            "Metric": _metric(trial["value"], latest) or None,
+            "Metric": summary.show_metric(trial["value"], latest) or None,
             "Violates": screen.clean(trial.get("violates", "")) or None,
             "Started": screen.moment(trial["started"]),
             "Ended": screen.moment(trial["ended"]),
@@ -410,33 +403,3 @@ def reproduce(options: argparse.Namespace) -> None:
     from nnilite._cli.reproduce import reproduce as lay_out
 
     lay_out(options)
-
-
-def run_again(options: argparse.Namespace) -> None:
-    """Add a trial with another one's parameters, wait for its end, and print both."""
-    with access.running(options) as manager:
-        first = manager.trial(options.trial)
-        second = manager.add_trial(first["parameters"])
-        if not options.json:
-            print(f"Trial {second['id']} (no. {second['sequence']}) has the parameters of {first['id']}.")
-        both = [first, _ended(manager, second["id"], options.timeout)]
-        if options.json:
-            screen.show_json(both)
-            return
-        latest = [_latest(one, manager.metrics(one["id"])) for one in both]
-    rows = [
-        (one["id"], one["state"], _metric(one["value"], last), one["reason"])
-        for one, last in zip(both, latest, strict=True)
-    ]
-    screen.show_table(("TRIAL", "STATE", "METRIC", "REASON"), rows, "")
-
-
-def _ended(manager: Client, trial: str, limit_s: float | None) -> dict[str, Any]:
-    """Return a trial at its end, at the time limit, or when its experiment ends before."""
-    deadline = math.inf if limit_s is None else time.monotonic() + limit_s
-    while True:
-        is_over = manager.profile()["state"] in ("ERROR", "STOPPED")
-        found = manager.trial(trial)
-        if found["ended"] or is_over or time.monotonic() > deadline:
-            return found
-        time.sleep(_POLL_S)

@@ -6,6 +6,7 @@ An id begins with a letter, so a number is never one.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from nnilite._experiments import registry
 from nnilite._running.manager_client import Client
@@ -38,10 +39,9 @@ def settle(options: argparse.Namespace) -> None:
         _take_last_as_experiment(options)
     if needed is None:
         return
-    if getattr(options, needed):
-        if len(names) > 1:
-            raise ConfigError(f"-T names the trials, so give only the experiment besides, not {' '.join(names)}")
-        options.id = names[0] if names else options.id
+    given = [option for option, name in (("-T", needed), ("--best", "best")) if getattr(options, name, None)]
+    if given:
+        _take_experiment(options, names, given)
         return
     if len(names) > 1 and not names[0].isdecimal():
         options.id, names = names[0], names[1:]
@@ -52,6 +52,15 @@ def settle(options: argparse.Namespace) -> None:
     if needed == "trial" and len(names) > 1:
         raise ConfigError(f"give one trial, after the id of the experiment, not {' '.join(names)}")
     setattr(options, needed, names if needed == "trials" else names[0])
+
+
+def _take_experiment(options: argparse.Namespace, names: Sequence[str], given: Sequence[str]) -> None:
+    """Take the experiment from the names where an option names or chooses the trials."""
+    if len(given) > 1:
+        raise ConfigError("-T names the trials, and --best chooses them: give one of the two")
+    if len(names) > 1:
+        raise ConfigError(f"{given[0]} names the trials, so give only the experiment besides, not {' '.join(names)}")
+    options.id = names[0] if names else options.id
 
 
 def _take_last_as_experiment(options: argparse.Namespace) -> None:

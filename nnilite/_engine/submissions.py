@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nnilite._engine import messages
 from nnilite._engine.ends import Ends
 from nnilite._engine.live_trial import Live, Phase, retry_delay_s
@@ -42,6 +44,11 @@ class Submissions:
                 messages.assert_never(message)
 
     def _customized(self, message: messages.Customized) -> None:
+        settings, number = self._state.settings, self._state.next_sequence + 1
+        if settings.max_trials is not None and settings.max_trials < number:
+            # It counts beyond the limit. Were this raised before, the tuner would take the room for a proposal.
+            self._state.settings = replace(settings, max_trials=number)
+            self._recorder.save()
         self.create(message.trial, message.parameters, None)
 
     def create(self, trial_id: str, parameters: Json, parameter_id: int | None) -> None:

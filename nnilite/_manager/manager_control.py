@@ -101,14 +101,7 @@ class ManagerControl:
                 raise
 
     async def add_trial(self, parameters: Json) -> Trial:
-        rules = self._engine.rules
         self._check_open()
-        most = rules.settings.max_trials
-        if most is not None and rules.next_sequence >= most:
-            raise Conflict(
-                f"maxTrialNumber ({most}) is reached; raise it with `nnictl update trialnum ID -v {most + 1}`, then "
-                "add the trial."
-            )
         trial = make_trial_id()
         await self._engine.do(messages.Customized(trial, parameters, self._engine.now()))
         return (await self._reader.trial(trial))[0]

@@ -30,7 +30,7 @@ def opened(entry: RegistryEntry, *, timeout_s: float = managers.ANSWER_TIMEOUT_S
 def expecting_sense(entry: RegistryEntry) -> Iterator[None]:
     """Read answers of an experiment's manager inside. Raises: ManagerError if they are not of the shape expected.
 
-    The manager may be of another version, or a program of somebody else whose folder this is.
+    The manager may be of another version, or another person's program, if the folder is theirs.
     """
     try:
         yield

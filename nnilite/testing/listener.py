@@ -131,7 +131,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class PromptServer(ThreadingHTTPServer):
-    """Ends as soon as `shutdown` is called, and sleeps until somebody connects.
+    """Ends as soon as `shutdown` is called, and sleeps until a connection comes.
 
     Python's own server looks many times a second whether it has to end: each look takes the processor from those who
     work, and each end waits for the next look.

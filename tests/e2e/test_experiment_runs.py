@@ -84,11 +84,13 @@ def test_an_experiment_ends_with_the_best_trial(start: Any) -> None:
 def test_raising_the_number_of_trials_after_the_end_goes_on(start: Any) -> None:
     running = start(maxTrialNumber=2)
     running.wait("DONE")
-    with pytest.raises(NniliteError, match=r"raise it with `nnictl update trialnum ID -v 3`, then add the trial\."):
-        running.client.add_trial({"x": 0.5})
+    running.client.add_trial({"x": 0.5})
+    running.wait_for(lambda: running.client.profile()["counts"].get("SUCCEEDED") == 3)
+    assert "maxTrialNumber (3) is reached" in running.wait("DONE")["reason"]
     running.client.update(maxTrialNumber=5)
     running.wait_for(lambda: running.client.profile()["counts"].get("SUCCEEDED") == 5)
     running.wait("DONE")
+    assert [t["source"] for t in running.trials()] == [*["algorithm"] * 2, "customized", *["algorithm"] * 2]
     assert [t["sequence"] for t in running.trials()] == [0, 1, 2, 3, 4]
 
 

@@ -189,6 +189,34 @@ def test_the_same_parameters_run_as_a_new_trial(start: Any, answer: Answer) -> N
     assert (second["state"], second["value"]) == ("SUCCEEDED", first["value"])
 
 
+LUCKY = """
+import nnilite, pathlib
+x = nnilite.get_next_parameter()["x"]
+seen = pathlib.Path({folder!r}, str(x))
+nnilite.report_final_result((1 if x == "lucky" else 6) if seen.exists() else {{"lucky": 9, "good": 5, "poor": 0}}[x])
+seen.touch()
+"""
+
+
+def test_the_best_parameters_run_again_beyond_the_limit_and_are_compared_by_their_means(
+    start: Any, answer: Answer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = {"x": {"_type": "choice", "_value": ["poor", "lucky", "good"]}}
+    tuner = {"name": "GridSearch", "classArgs": {"optimize_mode": "maximize"}}
+    running = start(LUCKY.format(folder=str(tmp_path)), maxTrialNumber=3, searchSpace=space, tuner=tuner)
+    running.wait("DONE")
+    found = answer("trial", "again", running.entry.id, "--best", "2")
+    assert [(one["parameters"]["x"], one["values"], one["mean"]) for one in found] == [
+        ("good", [6, 5], 5.5),
+        ("lucky", [9, 1], 5),
+    ]
+    profile = running.wait("DONE")
+    assert (profile["config"]["maxTrialNumber"], len(running.trials())) == (5, 5)
+    for words, sentence in (([running.entry.id, "0"], "--best names the trials"), (["-T", "0"], "give one of the two")):
+        assert run(["trial", "again", *words, "--best", "2"]) == 1
+        assert sentence in capsys.readouterr().err
+
+
 def test_the_difference_to_the_commit_is_kept_without_secrets_and_runs_no_program(tmp_path: Path) -> None:
     git(tmp_path, "init", "-b", "trunk")
     (tmp_path / "trial.py").write_text("x = 1\n")

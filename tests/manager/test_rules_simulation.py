@@ -183,6 +183,17 @@ def test_trials_that_come_at_once_begin_one_after_the_other() -> None:
     assert rules.live["c"].trial.reason == "waiting for a free slot: trialConcurrency is 2"
 
 
+def test_a_trial_that_the_user_adds_raises_a_limit_that_is_reached_and_leaves_the_tuner_no_more() -> None:
+    rules = Rules(messages.Settings(4, max_trials=1), EMPTY, 0.0)
+    rules.step(messages.TunerReady())
+    made = [rules.step(messages.Customized(trial, {}, 0.0)) for trial in "ab"]
+    assert rules.settings.max_trials == 2
+    assert any(isinstance(one, messages.SaveExperiment) for one in made[1].records)
+    asked = [action for one in made for action in one.actions if isinstance(action, messages.Ask)]
+    assert asked == []
+    assert rules.reason == "maxTrialNumber (2) is reached"
+
+
 def test_attempts_wait_for_each_other_the_longer_the_more_were_lost_or_failed() -> None:
     rules = running(Rules(messages.Settings(1, retries_lost=2, retries_failed=2), EMPTY, 0.0))
     live, delays = rules.live["t"], []

@@ -171,7 +171,7 @@ class Informer:
 
 
 def _is_older(content: Json, version: str) -> bool:
-    """Return whether a watch that has come to this version has told all about this state of an object."""
+    """Return whether a watch that has come to this version has reported all of this state of an object."""
     try:
         return int(content["metadata"]["resourceVersion"]) < int(version)
     except (KeyError, TypeError, ValueError):  # servers may have versions that are no numbers

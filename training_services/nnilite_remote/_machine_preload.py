@@ -1,6 +1,6 @@
 """Modules that one machine imports once for all trials there (`preload`).
 
-The agent's fork server has that done, anew for each connection. The first time the machine gets no trial before it is
+The agent's fork server has that done, again for each connection. The first time the machine gets no trial before it is
 known whether it can; after a break of the connection trials need not wait: those that come too early start afresh.
 """
 
