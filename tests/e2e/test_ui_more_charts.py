@@ -197,6 +197,20 @@ def test_an_axis_of_whole_numbers_has_no_tick_between_them(
     assert not call(page, file, function, {**numbers, "whole": False})["minInterval"]
 
 
+@pytest.mark.parametrize(("goal", "sign"), [("minimize", 1), ("maximize", -1)])
+def test_a_trial_that_diverged_leaves_the_contours_of_the_others(
+    look: Any, experiment: Any, goal: str, sign: int
+) -> None:
+    page = look(f"{experiment[0]}/")
+    values = [sign * number / 100 for number in range(99)] + [sign * 1e300]
+    points = [{"x": 0.5, "y": 0.5, "z": value} for value in values]
+    found = [point["z"] for point in call(page, "charts/contour.js", "tamed", points, goal)]
+    assert found[:-1] == values[:-1]
+    assert 0.98 < sign * found[-1] < 2
+    other = "maximize" if goal == "minimize" else "minimize"
+    assert call(page, "charts/contour.js", "tamed", points, other) == points
+
+
 def test_the_best_line_is_drawn_where_there_are_too_many_for_all(look: Any, experiment: Any) -> None:
     page = look(f"{experiment[0]}/")
     for count, kept in ((3, 3), (4000, 4000), (4001, 2001), (9998, 3333)):

@@ -9,7 +9,7 @@ _success          where trials fail
 _feasible         where results satisfy the constraints on them
 _matern           a Gaussian process on numpy
 _tpe              TPE
-_caching_tpe  optuna's TPE without what it repeats for each proposal
+_caching_tpe      optuna's TPE without what it repeats for each proposal
 _cmaes            CMA-ES
 _qmc              points that cover the space more evenly than chance would
 _nsga2            NSGA-II, for several objectives

@@ -12,6 +12,7 @@ import { ChartCard, MetricPick } from "../parts/chart_card.js";
 import { evenTicks, logTicks, placedAxis } from "../parts/log_scale.js";
 import { NoResults } from "../parts/no_results.js";
 import { askedPair, NoPair, PairPick } from "../parts/parameter_pair.js";
+import { robustRange } from "../parts/robust_range.js";
 import { reached, withStopped } from "../parts/stopped_trials.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
@@ -59,7 +60,7 @@ export default function Contour({ rows }) {
     <${MetricPick} value=${name} />`;
   return html`<${ChartCard} title=${`${name === "default" ? "Metric" : name} over ${fieldName(chosenX.field)} and ${fieldName(chosenY.field)}`} name="contour" height=${560} controls=${controls}
     deps=${[points]} draw=${() => option(points, chosenX, chosenY, name)}
-    note="Points are trials; the surface between them is interpolated, so it is unreliable where there are none."
+    note="Points are trials; the surface between them is interpolated, so it is unreliable where there are none. Results far worse than all others bend it no further."
     data=${() => ({
       header: ["trial", fieldName(chosenX.field), fieldName(chosenY.field), name],
       rows: points.map(({ trial, z }) => [
@@ -113,6 +114,18 @@ function scaleAxis({ to, ticks }, name) {
 }
 
 /**
+ * The same points, with results that are far worse than all others moved to where an axis would end: a single one that
+ * diverged would give the rest of the surface one colour.
+ * @param {Point[]} points
+ * @param {string} goal
+ */
+export function tamed(points, goal) {
+  const values = points.map(({ z }) => z);
+  const { min = -Infinity, max = Infinity } = robustRange(values, goal);
+  return points.map((point) => ({ ...point, z: Math.min(Math.max(point.z, min), max) }));
+}
+
+/**
  * Inverse distance weighting, a little smoothed so that single trials make no spikes.
  * @param {Point[]} points
  */
@@ -145,7 +158,7 @@ function surface(points) {
 function option(points, fieldX, fieldY, name) {
   const c = colours();
   const [scaleX, scaleY] = [scale(fieldX), scale(fieldY)];
-  const cells = surface(points);
+  const cells = surface(tamed(points, goalOf(name) ?? ""));
   const order = cells.map((cell) => cell[2]).sort((a, b) => a - b);
   const [low, high] = [order[0], order[order.length - 1]];
   const heat = [0, 1, 2, 3, 4].map((step) => c[`heat-${step}`]);
