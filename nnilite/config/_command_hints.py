@@ -27,7 +27,7 @@ _BACKSLASHES = re.compile(r"(?<!\S)[\w.-]+(?:\\[\w.-]+)+\.\w+(?!\S)")
 _NOTEBOOK = re.compile(r"\s*(?:[%!]\w|get_ipython\(\))")
 _STAND_IN = re.compile(r"\$?\{{1,2}\s*([\w.]+)\s*\}{1,2}|\$(\w+)|%\((\w+)\)s|(?<=[\s=])<(\w+)>(?=\s|$)")
 """Where other programs write the value of a parameter, as in --lr {lr}, ${trialParameters.lr}, $lr or %(lr)s."""
-_SWEEP_WORD = re.compile(r"\$\{(args(?:_no_\w+|_json\w*)?|trial(?:Parameters|Spec)\.[^}\s]*)\}")
+_SWEEP_WORD = re.compile(r"\$\{(args(?:_no_\w+|_json\w*)?|trial(?:Parameters|Spec)\.[^{}\s]*)\}")
 """Where W&B and Katib write all parameters, or one of them."""
 # With any of these a shell may make the name, or look for it in another folder.
 _SHELL = set("$`*?[]{}~<>|&;()")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from nnilite.records import Json
 
-_VARIABLE = re.compile(r"\$\{env:([^}]*)\}")
+_VARIABLE = re.compile(r"\$\{env:([^{}]*)\}")
 _WHERE = "it is replaced in secrets and in addresses of webhooks only"
 
 

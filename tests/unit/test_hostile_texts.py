@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite.config import parse
+from nnilite.config import from_dict, parse
 from nnilite.config._program_hints import find_program_faults
 from nnilite.errors import ConfigError
 from nnilite.services.cluster.scheduler_api import version_in
@@ -29,6 +29,13 @@ def test_an_option_of_a_trial_command(tmp_path: Path, option: str) -> None:
 def test_a_value_of_a_config(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError):
         parse(f"trialConcurrency: '{text}'\nmaxTrialDuration: '{text}'\n", tmp_path).checked()
+
+
+@pytest.mark.parametrize("text", ["${env:A" * (_MANY // 7), "${trialSpec." * (_MANY // 12)], ids=lambda text: text[:6])
+def test_what_warnings_look_for(tmp_path: Path, text: str) -> None:
+    fields = {"searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": text, "trialConcurrency": 1}
+    config = from_dict({**fields, "trainingService": {"platform": "local"}}, tmp_path).checked()
+    assert not any("is replaced in secrets" in warning for warning in config.warnings)
 
 
 def test_a_template_of_a_command() -> None:
