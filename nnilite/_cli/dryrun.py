@@ -159,7 +159,8 @@ def _show(config: CheckedConfig, package: CodePackage | None, outcome: dict[str,
     if outcome["unchecked"]:
         print()
         warn(f"whether trials can run was not checked: {outcome['unchecked']}")
-    doubts = len(outcome["warnings"]) + len(config.without_effect) + bool(outcome["unchecked"])
+    left_out = 0 if package is None else len(package.notes)
+    doubts = left_out + len(outcome["warnings"]) + len(config.without_effect) + bool(outcome["unchecked"])
     warnings = f"and {doubts} warning{'s' if doubts > 1 else ''}" if doubts else "and no warnings"
     print(f"\nNo errors {warnings}. Nothing was started: this was a dry run.")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nnilite import codedir
 from nnilite._checkpoints.checkpoint_folders import CheckpointFolders
@@ -313,10 +314,11 @@ def _make_contexts(
     limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
     storage = shared_storage(config, directory.name)
     contexts: dict[str, ServiceContext] = {}
+    told: set[str] = set()
     for name, _, _ in config.services:
         own = config.settings(name)
         code = own.trial_code_directory
-        pack = partial(codedir.pack, code, directory / "code", limits, progress=packing)
+        pack = partial(_pack, told, code, directory / "code", limits, progress=packing)
         contexts[name] = ServiceContext(
             experiment=directory.name,
             directory=directory,
@@ -329,6 +331,16 @@ def _make_contexts(
             stored_code=(lambda package: None) if storage is None else storage.stored_code,
         )
     return contexts
+
+
+def _pack(told: set[str], *of: Any, progress: codedir.Progress | None) -> codedir.CodePackage:
+    """Pack the code, and log what trials will not find of it, once. Raises: CodeDirError."""
+    package = codedir.pack(*of, progress=progress)
+    for note in package.notes:
+        if note not in told:
+            log.warning("of the code, %s", note)
+    told.update(package.notes)
+    return package
 
 
 def _share(given: ServiceShare) -> Share:

@@ -276,6 +276,17 @@ def test_a_dry_run_counts_the_warnings_about_the_command(write: Write) -> None:
     assert "No errors and 1 warning. Nothing was started" in out
 
 
+def test_a_link_out_of_the_code_is_a_warning_of_the_dry_run_and_of_the_start(write: Write, tmp_path: Path) -> None:
+    config = write(trainingService={"platform": "local", "isolateCode": True}, maxTrialNumber=1)
+    (config.parent / "code" / "data").symlink_to(tmp_path.parent)
+    code, out, err = _done("create", "-c", config, "--dry-run")
+    assert (code, err.count("data is left out: it is a link to ")) == (0, 1)
+    assert "No errors and 1 warning. Nothing was started" in out
+    assert _done("create", "-c", config, "-p", 0, "-f")[0] == 0
+    log = (_only().directory / "log" / "manager.log").read_text()
+    assert log.count("of the code, data is left out: it is a link to ") == 1
+
+
 def test_a_space_that_a_tuner_refuses_has_its_line(write: Write) -> None:
     nested = {"x": {"_type": "choice", "_value": [{"_name": "a", "y": {"_type": "uniform", "_value": [0, 1]}}]}}
     config = write(searchSpace=nested, tuner={"name": "GP"})
