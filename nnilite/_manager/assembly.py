@@ -314,11 +314,11 @@ def _make_contexts(
     limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
     storage = shared_storage(config, directory.name)
     contexts: dict[str, ServiceContext] = {}
-    told: set[str] = set()
+    known_notes: set[str] = set()
     for name, _, _ in config.services:
         own = config.settings(name)
         code = own.trial_code_directory
-        pack = partial(_pack, told, code, directory / "code", limits, progress=packing)
+        pack = partial(_pack, known_notes, code, directory / "code", limits, progress=packing)
         contexts[name] = ServiceContext(
             experiment=directory.name,
             directory=directory,
@@ -333,13 +333,13 @@ def _make_contexts(
     return contexts
 
 
-def _pack(told: set[str], *of: Any, progress: codedir.Progress | None) -> codedir.CodePackage:
+def _pack(known_notes: set[str], *of: Any, progress: codedir.Progress | None) -> codedir.CodePackage:
     """Pack the code, and log what trials will not find of it, once. Raises: CodeDirError."""
     package = codedir.pack(*of, progress=progress)
     for note in package.notes:
-        if note not in told:
+        if note not in known_notes:
             log.warning("of the code, %s", note)
-    told.update(package.notes)
+    known_notes.update(package.notes)
     return package
 
 

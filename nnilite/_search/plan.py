@@ -50,6 +50,11 @@ class Plan:
             return self.tuner
         cls = lookup.tuner_class(self.tuner)
         if not isinstance(self.optimize, str):
+            if "objectives" not in _known(cls, objectives=1):
+                raise ConfigError(
+                    f"optimize: the tuner {self.tuner} has one objective, so write optimize='minimize' or 'maximize', "
+                    "and let the function return the number; Auto, the default, takes a dict"
+                )
             given = {"objectives": dict(self.optimize), **_known(cls, seed=self.seed)}
         else:
             given = _known(cls, optimize_mode=self.optimize, seed=self.seed)

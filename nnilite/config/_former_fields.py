@@ -14,7 +14,7 @@ from typing import Any
 from nnilite._plugins import lookup
 from nnilite.config import _v1_tables
 from nnilite.config._fields import did_you_mean, normalize_name
-from nnilite.config._section_words import answer_in_section
+from nnilite.config._section_words import answer_in_section, is_top_level
 from nnilite.errors import PluginError
 from nnilite.records.shapes import camel
 
@@ -156,8 +156,8 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
     advice = _find_place_in_command(word, names) or advice or (_TOP.get(word, "") if _is_older_section(word) else "")
     if advice:
         return f"; {'it ' if advice.startswith(('has', 'is')) else ''}{advice}"
-    if "machineList" in names and "remote" in _list_platforms(word):
-        return "; write it in machineList, at each machine"
+    if place := _find_other_place(path, word, names):
+        return f"; {place}"
     successor = next((new for new in _list_successors().get(word, ()) if new in names), "")
     if successor:
         return f"; did you mean {successor}?"
@@ -172,6 +172,14 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
     if found:
         return _send_elsewhere(found, names, path)
     return near if len(names) <= _MOST_NAMED else _shorten(near)
+
+
+def _find_other_place(path: Sequence[str | int], word: str, names: Iterable[str]) -> str:
+    """Return where to write a field that a part further out, or further in, has by this name."""
+    if path and is_top_level(word):
+        return f"it is a field of the top level: write it outside of {path[0]}"
+    is_of_machines = "machineList" in names and "remote" in _list_platforms(word)
+    return "write it in machineList, at each machine" if is_of_machines else ""
 
 
 def _find_place_in_command(word: str, names: Iterable[str]) -> str:

@@ -30,6 +30,17 @@ _SENTENCES = {
         ("output", "error", "logfile"), "output is kept for each trial: `nnictl trial show ID` has its files"
     ),
 }
+_TOP_LEVEL = frozenset(
+    """
+    advisor assessor callback checkpoint codeLimits constraints debug distributed experimentName experimentType
+    experimentWorkingDirectory firstTrials gracePeriod idleTimeout logLevel maxCost maxExperimentDuration
+    maxFailedTrials maxOutputSize maxTrialDuration maxTrialNumber maxTrialRetries moveAfter nniManagerIp placement
+    recordProvenance requireToken resultConstraints retryFailed retryOn searchFrom searchSpace searchSpaceFile
+    sharedStorage stopAtValue stopOnSameError trackers trainingService trialCodeDirectory trialCommand
+    trialConcurrency trialGpuNumber tuner tunerGpuIndices tunerTimeout useAnnotation webhooks workerSilence
+    """.lower().split()
+)
+"""The fields of an experiment's config itself. A test holds them against its class, which is made of these modules."""
 _GPUS = ("gpus", "numgpus", "ngpus", "gpucount")
 _WHICH_GPUS = ("gpus", "gpuids", "cudavisibledevices", "devices")
 
@@ -53,3 +64,12 @@ def answer_in_section(path: Sequence[str | int], word: str, names: Iterable[str]
     if not found and word in _PYTHONS and "machineList" in known:
         return "write pythonPath in machineList, at each machine"
     return f"did you mean {found}?" if found else _SENTENCES.get(word, "")
+
+
+def is_top_level(word: str) -> bool:
+    """Return whether a name, in lower case without underscores, is a field of an experiment's config itself.
+
+    >>> is_top_level("graceperiod"), is_top_level("machinelist")
+    (True, False)
+    """
+    return word in _TOP_LEVEL

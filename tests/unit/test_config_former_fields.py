@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from nnilite.config import _former_fields, _v1_tables, from_dict
+from nnilite.config import ExperimentConfig, _former_fields, _section_words, _v1_tables, from_dict
 from nnilite.errors import ConfigError, Place
+from nnilite.records.shapes import camel
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 PRESENT: dict[str, Any] = {
@@ -67,6 +69,16 @@ def test_at_the_top(name: str, answer: str) -> None:
     (said,) = faults({**PRESENT, name: 1})
     assert said.startswith(f"{name}: there is no such field; ")
     assert answer in said
+
+
+def test_a_field_of_the_top_level_that_is_indented_too_far_is_sent_back() -> None:
+    top = {camel(field.name) for field in fields(ExperimentConfig)}
+    assert {name.lower() for name in top} == _section_words._TOP_LEVEL
+    config = {**PRESENT, "trainingService": {"platform": "local", "maxTrialRetries": 2, "grace_period": 3}}
+    assert [said.partition("; ")[2] for said in faults({**config, "tuner": {"name": "TPE", "maxTrialNumber": 4}})] == [
+        f"it is a field of the top level: write it outside of {section}"
+        for section in ("tuner", "trainingService", "trainingService")
+    ]
 
 
 @pytest.mark.parametrize(

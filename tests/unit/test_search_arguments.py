@@ -61,3 +61,8 @@ def test_a_storage_in_the_home_of_nobody_is_refused() -> None:
 def test_a_storage_that_is_no_path_is_refused(storage: Any) -> None:
     with pytest.raises(ConfigError, match=r"^storage: must be the path of a folder"):
         Search(SPACE, storage=storage)
+
+
+def test_a_tuner_of_one_objective_refuses_a_dict_of_them_with_the_cure() -> None:
+    with pytest.raises(ConfigError, match="the tuner TPE has one objective, so write optimize='minimize'"):
+        Search({"x": {"_type": "uniform", "_value": [0, 1]}}, tuner="TPE", optimize={"loss": "minimize"})
