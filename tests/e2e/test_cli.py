@@ -407,18 +407,19 @@ def test_a_view_is_read_only_and_ends_when_stopped(write: Write) -> None:
     assert managers.left_behind(_only()) == "box was away"  # a view cleans nothing up
 
 
-def test_an_experiment_whose_viewer_was_killed_is_what_it_was_before(write: Write) -> None:
-    def kill(entry: registry.RegistryEntry) -> None:
-        os.kill(entry.pid or 0, signal.SIGKILL)
+def test_an_experiment_whose_viewer_was_ended_or_killed_is_what_it_was_before(write: Write) -> None:
+    def end(entry: registry.RegistryEntry, number: signal.Signals) -> None:
+        os.kill(entry.pid or 0, number)
         _until(lambda: not _only().alive, "its process is gone")
 
     entry = _create(write())
     _until(lambda: _only().state == "DONE", "the experiment is over")
-    kill(_only())
-    assert _done("view", entry.id, "-p", 0)[0] == 0
-    assert _only().state == "VIEWED"
-    kill(_only())
-    assert _only().state == "DONE"
+    end(_only(), signal.SIGKILL)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        assert _done("view", entry.id, "-p", 0)[0] == 0
+        assert _only().state == "VIEWED"
+        end(_only(), number)
+        assert _only().state == "DONE"
 
 
 def test_a_log_is_followed_until_the_trial_has_ended(write: Write) -> None:

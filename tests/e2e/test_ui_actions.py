@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from e2e.running import starting
-from nnilite._experiments import registry
 from nnilite._running import launch
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -63,14 +62,19 @@ def test_a_running_trial_is_watched_and_killed(open_page: Any, running: Any) -> 
     page.get_by_role("button", name="Run again").wait_for()
 
 
-def test_an_ended_trial_is_run_again(start: Any, open_page: Any) -> None:
+def test_an_ended_trial_is_run_again_and_one_beyond_the_maximum_is_refused(start: Any, open_page: Any) -> None:
     done = start(maxTrialNumber=1)
     done.wait("DONE")
     trial = done.trials()[0]["id"]
     page = open_page(f"{done.entry.url}/#/trials/{trial}")
+    page.expected_errors.append("409")
     page.get_by_role("button", name="Run again").click()
     done.wait_for(lambda: (t := done.client.trial(trial))["attempt"] == 1 and t["state"] == "SUCCEEDED")
     page.locator(".page-head").get_by_text("Succeeded").wait_for()
+    page.evaluate("location.hash = '#/trials'")
+    page.get_by_role("button", name="New trial").click()
+    page.get_by_role("dialog").get_by_role("button", name="Run it").click()
+    page.get_by_role("dialog").get_by_role("alert").get_by_text("maxTrialNumber").wait_for()
 
 
 # The page is closed before its manager ends, since what it asks meanwhile may be refused: so `start` comes first.
@@ -84,16 +88,6 @@ def test_a_customised_trial_is_run_and_its_result_appears_by_itself(start: Any, 
     page.get_by_role("dialog").get_by_role("button", name="Run it").click()
     page.locator(".big", has_text="0.0625").wait_for()
     assert [t["source"] for t in busy.trials() if t["parameters"] == {"x": 0.0625}] == ["customized"]
-
-
-def test_a_refused_trial_says_why(start: Any, open_page: Any) -> None:
-    done = start(maxTrialNumber=1)
-    done.wait("DONE")
-    page = open_page(f"{done.entry.url}/#/trials")
-    page.expected_errors.append("409")
-    page.get_by_role("button", name="New trial").click()
-    page.get_by_role("dialog").get_by_role("button", name="Run it").click()
-    page.get_by_role("dialog").get_by_role("alert").get_by_text("maxTrialNumber").wait_for()
 
 
 def test_limits_are_edited_while_it_runs(look: Any, lasting: Any) -> None:
@@ -251,27 +245,20 @@ def test_signing_in_takes_a_link_that_works_once(start: Any, open_page: Any) -> 
     other.get_by_text("was used already").wait_for()
 
 
-def test_a_viewed_experiment_is_resumed_by_a_button(start: Any, open_page: Any) -> None:
-    done = start(maxTrialNumber=2)
-    done.wait("DONE")
-    done.stop()
-    done.entry = launch.view(done.entry, options=launch.ManagerOptions(port=0), detach=False)
-    page = open_page(f"{done.entry.url}/")
-    page.expected_errors.append("421")
-    page.get_by_role("button", name="Resume").click()
-    page.get_by_role("button", name="Stop").wait_for()
-    page.get_by_text("Live", exact=True).wait_for()
-    assert page.get_by_text("Read only.").count() == 0
-
-
-def test_an_experiment_opened_for_viewing_changes_nothing(start: Any, open_page: Any) -> None:
+def test_an_experiment_opened_for_viewing_changes_nothing_and_is_resumed_by_a_button(
+    start: Any, open_page: Any
+) -> None:
     done = start(maxTrialNumber=2)
     done.wait("DONE")
     done.stop()
     done.entry = launch.view(done.entry, options=launch.ManagerOptions(port=0), detach=False)
     page = open_page(f"{done.entry.url}/#/trials")
+    page.expected_errors.append("421")
     page.get_by_text("Read only.").wait_for()
     page.get_by_text("2 trials", exact=True).wait_for()
     assert page.get_by_role("button", name="New trial").is_disabled()
-    os.kill(done.entry.pid, signal.SIGTERM)
-    done.wait_for(lambda: not registry.is_alive(done.directory))
+    page.evaluate("location.hash = '#/'")
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("button", name="Stop").wait_for()
+    page.get_by_text("Live", exact=True).wait_for()
+    assert page.get_by_text("Read only.").count() == 0
