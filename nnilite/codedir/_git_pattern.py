@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 _ANY_FOLDERS = "**"
 _SLASH = re.compile(r"\\?/")
-_POSIX_SET = re.compile(r"\[:([^]]*):\]")
+_POSIX_SET = re.compile(r"\[:([^]]{0,40}):\]")
 _POSIX = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",

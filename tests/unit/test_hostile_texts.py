@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from nnilite.codedir._git_pattern import NoPattern, read_name
 from nnilite.config import from_dict, parse
 from nnilite.config._program_hints import find_program_faults
 from nnilite.errors import ConfigError
 from nnilite.services.cluster.scheduler_api import version_in
 from nnilite_batch._templates import find_programs, render
+from nnilite_remote._tunnel_request import TunnelRefused, parse_head
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -36,6 +38,18 @@ def test_what_warnings_look_for(tmp_path: Path, text: str) -> None:
     fields = {"searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": text, "trialConcurrency": 1}
     config = from_dict({**fields, "trainingService": {"platform": "local"}}, tmp_path).checked()
     assert not any("is replaced in secrets" in warning for warning in config.warnings)
+
+
+def test_a_pattern_of_files_that_are_not_sent() -> None:
+    with pytest.raises(NoPattern):
+        read_name("[" + "[:" * _MANY)
+
+
+def test_a_request_of_a_stranger_at_the_end_of_a_tunnel() -> None:
+    with pytest.raises(TunnelRefused):
+        parse_head(b"GET /api/v1/keeper.pyz HTTP/1.1\r\nA:" + b" " * _MANY + b"\0")
+    request = parse_head(b"GET /api/v1/keeper.pyz HTTP/1.1\r\nA:\r\nX-Nnilite-Job: \t a job \r")
+    assert request.headers == {"X-Nnilite-Job": "a job"}
 
 
 def test_a_template_of_a_command() -> None:

@@ -25,7 +25,7 @@ from nnilite.platform_http import (
 
 _MESSAGE_CHARS = 600
 # The URL opens a blob for all who have it.
-_SIGNED = re.compile(r"\?[^\s'\")]*\bsig=[^\s'\")]*")
+_SIGNED = re.compile(r"\?[^\s'\")?]*\bsig=[^\s'\")]*")
 
 
 class AzureCalls(LibraryCalls):

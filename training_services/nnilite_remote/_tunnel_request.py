@@ -14,7 +14,8 @@ _ALLOWED = re.compile(
     r"|GET /api/v1/callback/[A-Za-z0-9._%-]{1,300}/proof\?nonce=[0-9a-f]{32}"
     r"|GET /api/v1/code/[0-9a-f]{64}|GET /api/v1/keeper\.pyz) HTTP/1\.1"
 )
-_HEADER = re.compile(r"([A-Za-z0-9-]{1,64}):[ \t]*([\x20-\x7e]*)")
+# A value begins with no blank: otherwise a stranger's line of blanks would be tried in thousands of ways.
+_HEADER = re.compile(r"([A-Za-z0-9-]{1,64}):[ \t]*((?:[\x21-\x7e][\x20-\x7e]*)?)")
 _PROOF_PATH = "/proof?"
 _JOB_HEADER = "x-nnilite-job"
 _HANDED_ON = ("authorization", "content-type", _JOB_HEADER)
