@@ -270,11 +270,15 @@ def build(target: Path, *, with_storage: bool = False, with_nodes: bool = False,
     return target
 
 
+_RETURN_TYPE = re.compile(rb"\) -> [^\n]*:$", re.MULTILINE)
+
+
 def for_one_job(keeper: bytes) -> bytes:
     """Return the keeper's zipapp without what the keeper of one job never needs, since it travels in each job."""
     left_out = (*_FOR_MANY_TRIALS, *_FOR_TUNERS, _OWN_INIT)
     with zipfile.ZipFile(io.BytesIO(keeper)) as archive:
-        files = {name: archive.read(name) for name in _list_sources(archive) if not name.startswith(left_out)}
+        names = [name for name in _list_sources(archive) if not name.startswith(left_out)]
+        files = {name: _RETURN_TYPE.sub(b"):", archive.read(name)) for name in names}
     _add_init(files)
     target = io.BytesIO()
     _write(target, files)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import errno
+import io
 import itertools
 import json
 import os
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -410,9 +413,12 @@ def test_what_travels_in_each_job_is_small(tmp_path):
     from nnilite._keeper import build, for_one_job
     from nnilite.services.bootstrap import pack_tightly
 
-    keeper = build(tmp_path / "a").read_bytes()
+    one_job = for_one_job(build(tmp_path / "a").read_bytes())
     # PAI-DLC takes 64 kB for a whole job: parameters, code and the command are in it, too.
-    assert len(base64.b64encode(pack_tightly(for_one_job(keeper)))) < 54_000
+    assert len(base64.b64encode(pack_tightly(one_job))) < 54_000
+    with zipfile.ZipFile(io.BytesIO(one_job)) as archive:
+        for name in archive.namelist():
+            ast.parse(archive.read(name), name, feature_version=(3, 8))
 
 
 def test_the_keeper_says_its_version(bench):
