@@ -71,6 +71,7 @@ def test_an_ended_trial_is_run_again_and_one_beyond_the_maximum_is_refused(start
     page.get_by_role("button", name="Run again").click()
     done.wait_for(lambda: (t := done.client.trial(trial))["attempt"] == 1 and t["state"] == "SUCCEEDED")
     page.locator(".page-head").get_by_text("Succeeded").wait_for()
+    done.wait("DONE")  # until then there is room for another trial
     page.evaluate("location.hash = '#/trials'")
     page.get_by_role("button", name="New trial").click()
     page.get_by_role("dialog").get_by_role("button", name="Run it").click()
