@@ -86,13 +86,13 @@ def test_a_customised_trial_is_run_and_its_result_appears_by_itself(start: Any, 
 
 
 def test_a_refused_trial_says_why(start: Any, open_page: Any) -> None:
-    done = start(maxTrialNumber=1)
-    done.wait("DONE")
-    page = open_page(f"{done.entry.url}/#/trials")
+    broken = start("exit('too hot')", maxFailedTrials=1)
+    broken.wait("ERROR")
+    page = open_page(f"{broken.entry.url}/#/trials")
     page.expected_errors.append("409")
     page.get_by_role("button", name="New trial").click()
     page.get_by_role("dialog").get_by_role("button", name="Run it").click()
-    page.get_by_role("dialog").get_by_role("alert").get_by_text("maxTrialNumber").wait_for()
+    page.get_by_role("dialog").get_by_role("alert").get_by_text("accepts no further trials").wait_for()
 
 
 def test_limits_are_edited_while_it_runs(look: Any, lasting: Any) -> None:
