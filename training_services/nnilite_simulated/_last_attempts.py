@@ -60,7 +60,7 @@ def read_object(path: Path) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ServiceError(f"{path} cannot be read ({error}); remove it if it is damaged") from error
     return found
 

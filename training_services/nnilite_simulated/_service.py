@@ -213,7 +213,7 @@ async def _ask_objective(file: str, function: str, parameters: Json) -> list[flo
         raise ConfigError(f"the objective {Path(file).name}:{function} failed: {last}")
     try:
         curve: list[float] = json.loads(out.decode(errors="replace").strip().rpartition("\n")[2])
-    except ValueError:  # it has ended its process itself
+    except (ValueError, RecursionError):  # it has ended its process itself, or printed something else last
         curve = []
     if not curve:
         raise ConfigError(f"the objective {Path(file).name}:{function} gave an empty curve")
