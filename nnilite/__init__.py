@@ -88,6 +88,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from nnilite import errors as errors
+    from nnilite import integrations as integrations
+    from nnilite import plot as plot
+    from nnilite import space as space
     from nnilite._version import __version__ as __version__
     from nnilite.assessor import Assessor as Assessor
     from nnilite.assessor import AssessResult as AssessResult
@@ -128,6 +132,7 @@ _LATER = {
     "Tuner": "tuner",
     "__version__": "_version",
 }
+_MODULES = ("errors", "integrations", "plot", "space")
 _REPORT = "; write report_final_result(value), or report_intermediate_result(value) after each epoch"
 _ELSEWHERE = {
     "report": _REPORT,
@@ -136,6 +141,10 @@ _ELSEWHERE = {
     "get_parameters": "; write get_next_parameter()",
     "get_params": "; write get_next_parameter()",
     "should_prune": "; write should_stop()",
+    **dict.fromkeys(
+        ("choice", "hp", "loguniform", "randint", "uniform"), "; write nnilite.space.uniform(0, 1), or its like"
+    ),
+    **dict.fromkeys(("Study", "fmin", "minimize", "tune"), "; write Search(space).run(function)"),
 }
 """What to write for names of other libraries."""
 _MAX_LINE_BYTES = 999_999  # NNI's line names its length in six digits
@@ -695,24 +704,26 @@ def _remove(path: str) -> None:
 if not TYPE_CHECKING:  # to type checkers, a module with this function has every name
 
     def __getattr__(name: str) -> Any:
-        module = _LATER.get(name)
+        module = name if name in _MODULES else _LATER.get(name)
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}" + _ELSEWHERE.get(name, ""))
         import importlib
 
         try:
-            value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+            value = importlib.import_module(f"{__name__}.{module}")
         except ImportError as error:
             raise ImportError(
                 f"nnilite.{name} needs the whole package in this Python, which has only what trials need "
                 f"({error}): pip install nnilite"
             ) from error
+        if module != name:
+            value = getattr(value, name)
         globals()[name] = value
         return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULES, *__all__})
 
 
 class _Folders(list):  # type: ignore[type-arg]

@@ -48,6 +48,12 @@ __all__ = [
     "timeline",
 ]
 
+
+def __dir__() -> list[str]:
+    """List what is for users: notebooks and shells offer it after a dot."""
+    return __all__
+
+
 _OF_OPTUNA = {
     "plot_contour": "contour",
     "plot_edf": "edf",

@@ -75,6 +75,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """List what is for users: notebooks and shells offer it after a dot."""
+    return __all__
+
+
 _ELSEWHERE = {
     "hp": "the functions of this module, such as uniform(low, high)",
     "finrange": "quniform(low, high, step)",

@@ -490,6 +490,15 @@ def test_without_it_the_rest_says_what_to_install(alone, program, name):
 def test_unknown_names_are_ordinary_attribute_errors():
     with pytest.raises(AttributeError, match="module 'nnilite' has no attribute 'report'"):
         nnilite.report  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'choice'; write nnilite\.space\."):
+        nnilite.choice  # noqa: B018
+
+
+@pytest.mark.process
+def test_modules_are_there_without_an_import_of_their_own():
+    program = "import nnilite as n; print(n.space.uniform(0, 1), n.plot.history.__name__, 'sys' in dir(n.space))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "{'_type': 'uniform', '_value': [0, 1]} history False\n", done.stderr
 
 
 def test_every_public_name_is_there():
