@@ -57,6 +57,7 @@ CLI = """\
 # nnictl
 
 This page lists all commands and their options; `nnictl COMMAND --help` shows the same.
+`nnilite` is the same command, under the package's name.
 
 An experiment's id can be shortened to its first letters; without an id, the command means the only running experiment.
 Commands for scripts have `--json`. [Exit codes](exit-codes.md) lists the exit codes.

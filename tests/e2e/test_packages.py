@@ -72,7 +72,7 @@ def test_what_is_built_searches_in_a_fresh_environment(built: Path, tmp_path: Pa
     (tmp_path / "config.yaml").write_text(CONFIG)
     create = (programs / "nnictl", "create", "--config", "config.yaml", "--port", "0", "--foreground")
     call(*create, folder=tmp_path, **own)
-    [kept] = json.loads(call(programs / "nnictl", "experiment", "list", "--all", "--json", folder=tmp_path, **own))
+    [kept] = json.loads(call(programs / "nnilite", "experiment", "list", "--all", "--json", folder=tmp_path, **own))
     trials = json.loads(call(programs / "nnictl", "trial", "ls", kept["id"], "--json", folder=tmp_path, **own))
     assert [trial["state"] for trial in trials] == ["SUCCEEDED", "SUCCEEDED"]
     where = call(programs / "python", "-c", "import nnilite; print(nnilite.__file__)", folder=tmp_path, **own)
