@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from nnilite._experiments import nni_folders, registry
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import removal
 from nnilite.errors import ConfigError, NotFound, Place
+
+_MOST_GONE = 3  # whose folders are named
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +88,9 @@ def _add_data(groups: Any) -> None:
 def _add_files(groups: Any) -> None:
     gone = groups.add_parser("delete", help="delete stopped experiments with all their files")
     arguments.add_experiment_argument(gone)
-    gone.add_argument("--all", action="store_true", help="all stopped experiments")
+    which = gone.add_mutually_exclusive_group()
+    which.add_argument("--all", action="store_true", help="all stopped experiments")
+    which.add_argument("--gone", action="store_true", help="all whose folders are gone: nnilite forgets them")
     gone.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     arguments.add_json_argument(gone)
     gone.set_defaults(command=delete)
@@ -117,15 +122,7 @@ def _add_files(groups: Any) -> None:
 
 def show_list(options: argparse.Namespace) -> None:
     entries = [entry for entry in registry.everything() if options.all or _is_listed(entry)]
-    for entry in entries:
-        for trouble in filter(None, (entry.damage, entry.remarks.trouble)):
-            warn(screen.clean(trouble))
-        if entry.stop:
-            warn(f"The manager of experiment {entry.id} does not answer: {entry.stop}.")
-        if entry.lost_manager:
-            warn(f"Experiment {entry.id}: {entry.lost_manager}.")
-    for trouble in nni_folders.read_list(registry.root()).troubles:
-        warn(screen.clean(trouble))
+    _warn_of_trouble(entries)
     if options.json:
         screen.show_json([registry.as_json(entry) for entry in entries])
         return
@@ -145,6 +142,22 @@ def show_list(options: argparse.Namespace) -> None:
     empty = "There are no experiments." if options.all else "No experiment is running; --all lists stopped ones, too."
     columns = ("ID", "NAME", "STATE", "URL", "PLATFORM", "STARTED", "ENDED", "MADE BY")
     screen.show_table(columns, rows, empty, spare=("MADE BY", "ENDED", "PLATFORM", "STARTED", "NAME"))
+
+
+def _warn_of_trouble(entries: Sequence[RegistryEntry]) -> None:
+    unnamed = {entry.id for entry in list(filter(registry.is_gone, entries))[_MOST_GONE:]}
+    for entry in entries:
+        for trouble in filter(None, ("" if entry.id in unnamed else entry.damage, entry.remarks.trouble)):
+            warn(screen.clean(trouble))
+        if entry.stop:
+            warn(f"The manager of experiment {entry.id} does not answer: {entry.stop}.")
+        if entry.lost_manager:
+            warn(f"Experiment {entry.id}: {entry.lost_manager}.")
+    if unnamed:
+        more = f"{len(unnamed)} more experiment{'s' if len(unnamed) > 1 else ''}"
+        warn(f"The folders of {more} are gone, too; `nnictl experiment delete --gone` forgets all of them.")
+    for trouble in nni_folders.read_list(registry.root()).troubles:
+        warn(screen.clean(trouble))
 
 
 def _is_listed(entry: RegistryEntry) -> bool:
@@ -255,10 +268,13 @@ def import_data(options: argparse.Namespace) -> None:
 
 
 def delete(options: argparse.Namespace) -> None:
+    if options.gone:
+        _forget_gone(options)
+        return
     if options.all:
         chosen = [entry for entry in registry.entries() if not (entry.is_running or entry.damage)]
     elif options.id is None:
-        raise NotFound("Name the experiment to delete by its id, or give --all.")
+        raise NotFound("Name the experiment to delete by its id, or give --all or --gone.")
     else:
         chosen = [removal.check_stopped(registry.find(options.id, damaged=True), "deleted")]
     if not (chosen or options.json):
@@ -278,6 +294,25 @@ def delete(options: argparse.Namespace) -> None:
             print(sentence)
     if options.json:
         screen.show_json({"deleted": deleted})
+
+
+def _forget_gone(options: argparse.Namespace) -> None:
+    """Forget the experiments whose folders are gone. One that is there again, as its disk is mounted now, stays."""
+    gone = [entry for entry in registry.entries() if registry.is_gone(entry)]
+    folders = ", ".join(
+        [screen.clean(entry.directory) for entry in gone[:_MOST_GONE]] + ["..."] * (len(gone) > _MOST_GONE)
+    )
+    amount = screen.amount(len(gone), "experiments")
+    agreed = bool(gone) and (options.yes or screen.confirm(f"Forget {amount}, as these are gone: {folders}?"))
+    forgotten = [entry.id for entry in gone if registry.is_gone(entry)] if agreed else []
+    for experiment in forgotten:
+        registry.remove(experiment)
+    if options.json:
+        screen.show_json({"deleted": forgotten})
+    elif not gone:
+        print("No experiment's folder is gone.")
+    else:
+        print(f"{amount} forgotten." if agreed else f"{amount} kept; --yes forgets without a question.")
 
 
 def save(options: argparse.Namespace) -> None:

@@ -163,7 +163,7 @@ def entries() -> list[RegistryEntry]:
     """Return all known experiments, newest first. Those with damaged files have a `damage`. Raises: UnreadableFile."""
     known = [entry for path in list_documents(_folder()) if (entry := _read(path)) is not None]
     lie_there = {one.name: one for one in own_folders.listed(root(), {one.id for one in known if not one.damage})}
-    known = [one for one in known if one.id not in lie_there or not _is_gone(one)]
+    known = [one for one in known if one.id not in lie_there or not is_gone(one)]
     names = {one.id for one in known}
     found = [_found(folder) for name, folder in lie_there.items() if is_id(name) and name not in names]
     return sorted([*known, *found], key=lambda entry: entry.started or 0.0, reverse=True)
@@ -237,7 +237,7 @@ def explain_no_resume(experiment: str) -> str:
 def entry(experiment: str) -> RegistryEntry | None:
     """Return the experiment with exactly this id; None if it is not known here."""
     known, folder = _read(find_path(experiment)), root() / experiment
-    if (known is None or _is_gone(known)) and is_id(experiment) and own_folders.is_experiment(folder):
+    if (known is None or is_gone(known)) and is_id(experiment) and own_folders.is_experiment(folder):
         return _found(folder)
     return known
 
@@ -387,7 +387,7 @@ def _read(path: Path) -> RegistryEntry | None:
     return _add_manager_state(entry)
 
 
-def _is_gone(entry: RegistryEntry) -> bool:
+def is_gone(entry: RegistryEntry) -> bool:
     """Return whether the folder is not where the registry says, or the registry no longer says where it is."""
     return entry.state == DAMAGED and not entry.directory.is_dir()
 

@@ -57,6 +57,27 @@ def test_the_registry_forgets_an_experiment_whose_folder_is_gone(
     assert registry.entries() == []
 
 
+def test_many_experiments_whose_folders_are_gone_are_one_warning_and_are_forgotten_at_once(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = make("here", running=False)
+    for number in range(6):
+        shutil.rmtree(make(f"gone{number}", running=False))
+    assert run(["experiment", "list", "--all"]) == 0
+    warnings = capsys.readouterr().err
+    assert warnings.count("forgets the experiment") == 3
+    assert "The folders of 3 more experiments are gone, too; `nnictl experiment delete --gone`" in warnings
+    assert run(["experiment", "delete", "--gone"]) == 0
+    assert capsys.readouterr().out == "6 experiments kept; --yes forgets without a question.\n"
+    assert len(registry.entries()) == 7
+    assert run(["experiment", "delete", "--gone", "-y"]) == 0
+    assert capsys.readouterr().out == "6 experiments forgotten.\n"
+    assert [entry.id for entry in registry.entries()] == ["here"]
+    assert here.exists()
+    assert run(["experiment", "delete", "--gone"]) == 0
+    assert capsys.readouterr().out == "No experiment's folder is gone.\n"
+
+
 def test_deleting_all_leaves_alone_what_is_damaged(make: Make) -> None:
     folder = make("abcd", running=False)
     (folder / "manager.json").write_text("{")
