@@ -154,7 +154,7 @@ def _warn_of_trouble(entries: Sequence[RegistryEntry]) -> None:
         if entry.lost_manager:
             warn(f"Experiment {entry.id}: {entry.lost_manager}.")
     if unnamed:
-        more = f"{len(unnamed)} more experiment{'s' if len(unnamed) > 1 else ''}"
+        more = screen.amount(len(unnamed), "more experiments")
         warn(f"The folders of {more} are gone, too; `nnictl experiment delete --gone` forgets all of them.")
     for trouble in nni_folders.read_list(registry.root()).troubles:
         warn(screen.clean(trouble))

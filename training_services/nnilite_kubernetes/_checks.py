@@ -22,12 +22,17 @@ Right = tuple[Resource, str, str]
 
 def check_rights(cluster: Cluster, namespace: str, kind: OperatorKind, sends_code: bool) -> None:
     """Check the rights. `sends_code`: a pod puts the code on a volume. Raises: ConfigError with all missing ones."""
+
+    def is_allowed(right: Right) -> bool:
+        resource, verb, part = right
+        return cluster.allowed(namespace, verb, resource, part)
+
     needed = list(rights(kind, sends_code))
     with ThreadPoolExecutor(_ASKED_AT_ONCE, "rights") as threads:
-        allowed = list(threads.map(lambda right: cluster.allowed(namespace, right[1], right[0], right[2]), needed))
+        answers = list(threads.map(is_allowed, needed))
     missing: dict[str, list[str]] = {}
-    for (resource, verb, part), may in zip(needed, allowed, strict=True):
-        if not may:
+    for (resource, verb, part), allowed in zip(needed, answers, strict=True):
+        if not allowed:
             thing = f"{resource.plural}/{part}" if part else resource.plural
             missing.setdefault(f"{thing}.{resource.group}" if resource.group else thing, []).append(verb)
     if missing:
