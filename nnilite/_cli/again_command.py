@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Iterable
-from statistics import fmean
 from typing import Any
 
 from nnilite._cli import access, arguments, screen, summary, trial_names
 from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError
 from nnilite.records import TrialState
-from nnilite.tuner import scalar
 
 _POLL_S = 0.5
 
@@ -46,6 +43,7 @@ def run_again(options: argparse.Namespace) -> None:
         if options.best is None:
             _show_both(manager, [*before, *after], options.json)
         else:
+            _warn_of_others(after)
             _show_means(manager, before, options.json)
 
 
@@ -56,8 +54,9 @@ def _find_best(manager: Client, count: int) -> list[dict[str, Any]]:
         raise ConfigError("--best: with several objectives no trial is the best; name one of `nnictl trial ls --front`")
     best: dict[str, dict[str, Any]] = {}
     for trial, _ in _rank(manager, profile):
-        if len(best) < count:
-            best.setdefault(_identity(trial), trial)
+        best.setdefault(_identity(trial), trial)
+        if len(best) == count:
+            break
     if not best:
         raise ConfigError("--best: no trial has succeeded yet")
     return list(best.values())
@@ -65,6 +64,8 @@ def _find_best(manager: Client, count: int) -> list[dict[str, Any]]:
 
 def _rank(manager: Client, profile: dict[str, Any]) -> Iterable[tuple[dict[str, Any], float]]:
     """Return the feasible trials that have a metric, and this, the best first."""
+    from nnilite.tuner import scalar
+
     descending = profile["optimize"] == "maximize"
     for trial in manager.trials(states=[TrialState.SUCCEEDED.value], sort="value", descending=descending):
         value = scalar(trial["value"])
@@ -73,7 +74,9 @@ def _rank(manager: Client, profile: dict[str, Any]) -> Iterable[tuple[dict[str, 
 
 
 def _identity(trial: dict[str, Any]) -> str:
-    return json.dumps(trial["parameters"], sort_keys=True)
+    from nnilite.tuning.learning import canonical
+
+    return canonical(trial["parameters"])
 
 
 def _wait_for_ends(manager: Client, trials: list[str], limit_s: float | None) -> list[dict[str, Any]]:
@@ -99,6 +102,15 @@ def _show_both(manager: Client, both: list[dict[str, Any]], is_json: bool) -> No
     screen.show_table(("TRIAL", "STATE", "METRIC", "REASON"), rows, "")
 
 
+def _warn_of_others(trials: list[dict[str, Any]]) -> None:
+    """Name the trials that the means lack."""
+    from nnilite._cli.nnictl import warn
+
+    for one in trials:
+        if one["state"] != TrialState.SUCCEEDED.value:
+            warn(f"trial {one['id']} is {one['state']}{screen.brief(': ' + one['reason'] if one['reason'] else '')}")
+
+
 def _show_means(manager: Client, before: list[dict[str, Any]], is_json: bool) -> None:
     """Show the results of all trials with the parameters of these ones, by their mean."""
     profile = manager.profile()
@@ -107,7 +119,7 @@ def _show_means(manager: Client, before: list[dict[str, Any]], is_json: bool) ->
         if _identity(trial) in values:
             values[_identity(trial)].append(value)
     found = [
-        {"trial": one["id"], "parameters": one["parameters"], "values": known, "mean": fmean(known)}
+        {"trial": one["id"], "parameters": one["parameters"], "values": known, "mean": math.fsum(known) / len(known)}
         for one in before
         if (known := values[_identity(one)])
     ]

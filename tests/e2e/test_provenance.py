@@ -193,6 +193,7 @@ LUCKY = """
 import nnilite, pathlib
 x = nnilite.get_next_parameter()["x"]
 seen = pathlib.Path({folder!r}, str(x))
+assert not seen.with_name("full").exists(), "no room"
 nnilite.report_final_result((1 if x == "lucky" else 6) if seen.exists() else {{"lucky": 9, "good": 5, "poor": 0}}[x])
 seen.touch()
 """
@@ -212,6 +213,11 @@ def test_the_best_parameters_run_again_beyond_the_limit_and_are_compared_by_thei
     ]
     profile = running.wait("DONE")
     assert (profile["config"]["maxTrialNumber"], len(running.trials())) == (5, 5)
+    (tmp_path / "full").touch()
+    assert run(["trial", "again", running.entry.id, "--best", "1", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)[0]["values"] == [9, 1]
+    assert re.search(r"WARNING: trial \w+ is FAILED: .*AssertionError: no room", shown.err)
     for words, sentence in (([running.entry.id, "0"], "--best names the trials"), (["-T", "0"], "give one of the two")):
         assert run(["trial", "again", *words, "--best", "2"]) == 1
         assert sentence in capsys.readouterr().err
