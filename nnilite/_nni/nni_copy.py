@@ -14,6 +14,7 @@ from nnilite._engine import messages
 from nnilite._experiments.nni_folders import DATABASE
 from nnilite._nni.nni_rows import NniProfile, NniRows
 from nnilite._store.contents import list_foreign_objects
+from nnilite._store.database_file import refuse_foreign_journal
 from nnilite._store.trouble import translated
 from nnilite._store.writer import Store
 from nnilite.errors import NotFound, ServiceError, StoreError
@@ -60,6 +61,7 @@ def _copy(source: Path, target: Path) -> None:
         save_stream(file.read, target)
     with contextlib.suppress(NotFound), open_below(source.parent, f"{source.name}-journal") as journal:
         save_stream(journal.read, target.with_name(f"{target.name}-journal"))
+    refuse_foreign_journal(target)
 
 
 def _read(db: sqlite3.Connection) -> tuple[NniProfile, list[messages.Record]]:

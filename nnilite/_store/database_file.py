@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite._store.contents import check_objects
 from nnilite._store.database_schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
 from nnilite._store.place import PlaceOf
@@ -21,6 +22,7 @@ from nnilite.errors import StoreError
 
 FILE_NAME = "nnilite.sqlite"
 _APPLICATION_ID = 0x6E6E696C  # "nnil" in ASCII: by this nnilite recognizes its own files
+_JOURNAL_MARK = bytes.fromhex("d9d505f920a163d7")  # at the end of a journal that names a further file
 # If another program holds the lock for longer, the write fails as busy, and its caller tries again.
 _LOCK_TIMEOUT_S = 2.0
 # Readers wait only while another program recovers or replaces the log.
@@ -114,7 +116,7 @@ class DatabaseFile:
 
 def open_read_only(path: Path) -> sqlite3.Connection:
     """Return a connection that only reads, and that any thread may close. Raises: sqlite3.Error."""
-    _refuse_link(path)
+    _refuse_foreign_files(path)
     # Elsewhere SQLite makes two files beside the database, also for those who only read.
     fixed = "&immutable=1" if _is_fixed(path) else ""
     uri = f"file:{quote(os.fsencode(path))}?mode=ro{fixed}"  # a name of a file need not be UTF-8
@@ -123,13 +125,35 @@ def open_read_only(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _refuse_link(path: Path) -> None:
-    """Refuse a link, which a folder of another person may have: the database that it leads to would be changed.
+def _refuse_foreign_files(path: Path) -> None:
+    """Refuse what a folder of another person may have, by which SQLite would change or delete files elsewhere.
 
     Raises: StoreError.
     """
     if path.is_symlink():
         raise StoreError(f"{path} is a link; put the database itself there.")
+    refuse_foreign_journal(path)
+
+
+def refuse_foreign_journal(path: Path) -> None:
+    """Refuse a database whose journal names a further file: SQLite deletes that file, wherever it is.
+
+    SQLite writes such a name after a change of several databases at once, which neither nnilite nor NNI makes.
+    Raises: StoreError.
+    """
+    journal = path.with_name(f"{path.name}-journal")
+    try:
+        with open_ordinary(os.fspath(journal)) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - len(_JOURNAL_MARK)))
+            is_foreign = file.read(len(_JOURNAL_MARK)) == _JOURNAL_MARK
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except NotOrdinary:
+        is_foreign = True
+    except OSError as error:
+        raise StoreError(f"{journal} cannot be read ({error.strerror}); try again", busy=True) from error
+    if is_foreign:
+        raise StoreError(f"nnilite did not write {journal}, which leads to another file; remove it.")
 
 
 def _is_fixed(path: Path) -> bool:
@@ -161,7 +185,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    _refuse_link(path)
+    _refuse_foreign_files(path)
     # One thread at a time uses the connection, but not always the same one.
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_LOCK_TIMEOUT_S)
     with _close_after_error(db):

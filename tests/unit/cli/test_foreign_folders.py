@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from foreign_journal import write_foreign_journal
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._experiments.documents import write_content
@@ -125,6 +126,18 @@ def test_a_database_behind_a_link_stays_as_it_is(whole: Path, tmp_path: Path, us
         use(whole / FILE_NAME)
     assert mine.read_bytes() == before
     assert list(mine.parent.iterdir()) == [mine]
+
+
+@pytest.mark.parametrize("use", [Store.open, refuse_newer_database])
+def test_a_journal_that_names_a_further_file_deletes_nothing(
+    whole: Path, tmp_path: Path, use: Callable[[Path], object]
+) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    write_foreign_journal(whole / FILE_NAME, mine)
+    with pytest.raises(StoreError, match="leads to another file"):
+        use(whole / FILE_NAME)
+    assert mine.read_text() == "mine"
 
 
 def test_a_link_in_the_place_of_the_folder_of_logs_makes_no_file_elsewhere(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from foreign_journal import write_foreign_journal
 from nni_experiment import NniFolder, NniTrial, fingerprint, make
 from nnilite import Experiment
 from nnilite._cli.nnictl import run
@@ -149,6 +150,14 @@ def test_a_folder_that_nnis_list_does_not_have_is_found(home: Path, say: Say) ->
     make(home, NniFolder(listed=False))
     (home / ".experiment").write_text("{ cut off")
     assert [one["id"] for one in json.loads(say("experiment", "list", "--all", "--json"))] == ["oldone12"]
+
+
+def test_a_journal_that_names_a_further_file_deletes_nothing(old: Path, tmp_path: Path, say: Say) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    write_foreign_journal(old / "db/nni.sqlite", mine)
+    assert "leads to another file" in " ".join(say("trial", "ls", "oldone12", fails=True).split())
+    assert mine.read_text() == "mine"
 
 
 def test_results_are_read_again_once_nni_has_added_some(old: Path, home: Path, say: Say) -> None:
