@@ -35,7 +35,7 @@ from nnilite._experiments.registry import RegistryEntry
 from nnilite._nni import former_calls, nni_records
 from nnilite._nni.nni_records import TrialHyperParameters, TrialJob, TrialMetricData, TrialResult
 from nnilite._notebook import live_output
-from nnilite._running import end_reasons, handing_over, launch, managers
+from nnilite._running import end_reasons, final_delivery, launch, managers
 from nnilite._running.launch import ManagerOptions
 from nnilite._running.log_view import LogView
 from nnilite._running.manager_client import Client
@@ -445,12 +445,12 @@ class Experiment:
 
     def _hand_over(self, profile: Mapping[str, Any]) -> None:
         """Wait until trackers and webhooks have everything, as long as they accept something."""
-        if self._client is None or not handing_over.may_owe(profile):
+        if self._client is None or not final_delivery.may_owe(profile):
             return
         with suppress(Unreachable):  # it was stopped meanwhile
-            owed = handing_over.find_owed(handing_over.wait_until_sent(self._client, self._tell))
+            owed = final_delivery.find_undelivered(final_delivery.wait_until_sent(self._client, self._tell))
             if owed:
-                log.warning("%s.", handing_over.sentence(owed, str(self.id)))
+                log.warning("%s.", final_delivery.sentence(owed, str(self.id)))
 
     def _tell_progress(self, profile: Mapping[str, Any], shown: int) -> int:
         """Report the progress after each further tenth of the trials. Return how many had ended then."""

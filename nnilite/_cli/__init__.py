@@ -15,15 +15,15 @@ terminal_output  shows what a trial has printed without the trial controlling th
 progress_text   the progress of an experiment as text
 summary         an experiment in words
 foreground      shows the progress of an experiment until it is done
-owed            what trackers and webhooks have not got when an experiment ends
+undelivered_warning  what trackers and webhooks have not got when an experiment ends
 dryrun          checks everything and shows what would be submitted, for `create --dry-run`
 provenance      what ran in an experiment, and what differs from another one
 replay          asks a new tuner for the proposals of an experiment again, and compares
 reproduce       lays out a trial's code and parameters, to run it by hand
 result_export   results of an experiment in NNI's shapes, to be imported into another one
 archive         an experiment as one zip file
-long_work       shows how far a long work is
-interrupt       makes one sentence and exit code 130 of Ctrl-C
+progress_line   shows how far a long work is
+ctrl_c          makes one sentence and exit code 130 of Ctrl-C
 unpack          loads a saved experiment from a zip file that anybody may have made
 unpack_nni      the same for a zip file that NNI has written
 archive_entries  the entries of both, which are checked before they are unpacked
@@ -60,18 +60,18 @@ def main() -> None:
 
 
 def _main() -> int:
-    from nnilite._cli import interrupt
+    from nnilite._cli import ctrl_c
 
     _have_streams()
     _write_all_characters()
     try:
-        with interrupt.ImmediateExit():
+        with ctrl_c.ImmediateExit():
             from nnilite._cli.nnictl import run
         code = run(sys.argv[1:])
-        interrupt.ignore()
+        ctrl_c.ignore()
     except KeyboardInterrupt:
-        interrupt.ignore()
-        code = interrupt.tell("Interrupted.")
+        ctrl_c.ignore()
+        code = ctrl_c.tell("Interrupted.")
     return code
 
 

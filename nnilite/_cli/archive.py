@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._cli import screen
-from nnilite._cli.long_work import Work
 from nnilite._cli.nnictl import warn
-from nnilite._experiments import recorded_starts, registry
+from nnilite._cli.progress_line import Work
+from nnilite._experiments import provenance_reading, registry
 from nnilite._experiments.documents import read_document
 from nnilite._experiments.registry import RegistryEntry
 from nnilite.disk_room import DiskRoom
@@ -37,7 +37,7 @@ SAVED_CODE = "saved_code"
 """The folder into which `load` puts the code directory by default."""
 
 _FILES = {DATABASE, CONFIG}
-_OTHERS = {"remarks.json", recorded_starts.FILE_NAME}  # that an experiment may have
+_OTHERS = {"remarks.json", provenance_reading.FILE_NAME}  # that an experiment may have
 _FOLDERS = {"log", "trials", "code", "checkpoint", "checkpoints", SAVED_CODE}
 KEPT = _FILES | _OTHERS | _FOLDERS
 """All that is saved of an experiment's folder, by its name there."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from nnilite._cli.long_work import Work
+from nnilite._cli.progress_line import Work
 from nnilite._experiments import registry
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, Conflict

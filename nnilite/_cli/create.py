@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnilite._cli import arguments, interrupt, screen
+from nnilite._cli import arguments, ctrl_c, screen
 
 if TYPE_CHECKING:
-    from nnilite._cli.long_work import Work
+    from nnilite._cli.progress_line import Work
     from nnilite._experiments.registry import RegistryEntry
     from nnilite._running.launch import ManagerOptions
     from nnilite._running.manager_process import ManagerProcess
@@ -49,7 +49,7 @@ def create(options: argparse.Namespace) -> int:
         options.refuse("`nnictl create` needs one configuration file, for example `nnictl create exp.yaml`.")
     if options.dry_run:
         return _run_dry(options)
-    with interrupt.ImmediateExit():  # nothing has to be undone so far
+    with ctrl_c.ImmediateExit():  # nothing has to be undone so far
         from nnilite._cli import access
         from nnilite._running import manager_process
 
@@ -62,7 +62,7 @@ def create(options: argparse.Namespace) -> int:
 
 
 def _run_dry(options: argparse.Namespace) -> int:
-    with interrupt.ImmediateExit():
+    with ctrl_c.ImmediateExit():
         from nnilite._cli import access, dryrun
 
         manager = access.read_manager_options(options)
@@ -74,8 +74,8 @@ def _run_dry(options: argparse.Namespace) -> int:
 def _create(
     options: argparse.Namespace, config: CheckedConfig, manager: ManagerOptions, process: ManagerProcess
 ) -> int:
-    with interrupt.ImmediateExit():
-        from nnilite._cli import long_work
+    with ctrl_c.ImmediateExit():
+        from nnilite._cli import progress_line
         from nnilite._cli.nnictl import warn
         from nnilite._running import launch
 
@@ -86,7 +86,7 @@ def _create(
             from nnilite._cli import foreground
     experiment = launch.new_id()
     try:
-        with long_work.shown("Starting", quiet=options.json) as work:
+        with progress_line.shown("Starting", quiet=options.json) as work:
             entry = launch.create(
                 config,
                 options=manager,
@@ -171,14 +171,14 @@ def interrupted(experiment: str, *, foreground: bool) -> int:
 
     entry = next((one for one in registry.entries() if one.id == experiment), None)
     if entry is None:
-        return interrupt.tell("Interrupted; nothing is left of the experiment.")
+        return ctrl_c.tell("Interrupted; nothing is left of the experiment.")
     if not entry.alive:
-        return interrupt.tell(f"Interrupted; experiment {experiment} is not running.")
+        return ctrl_c.tell(f"Interrupted; experiment {experiment} is not running.")
     if foreground:
         from nnilite._cli.foreground import stop
 
         return stop(entry)
-    return interrupt.tell(f"Interrupted; experiment {experiment} is running: `nnictl stop {experiment}` stops it.")
+    return ctrl_c.tell(f"Interrupted; experiment {experiment} is running: `nnictl stop {experiment}` stops it.")
 
 
 def started(

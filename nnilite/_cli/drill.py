@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nnilite._cli import access, arguments, interrupt, screen
+from nnilite._cli import access, arguments, ctrl_c, screen
 from nnilite._cli.drill_report import FAULTY, Report, Study, study, study_changes, summed
 from nnilite._cli.drill_starts import list_changes
 from nnilite._cli.trial_roles import read_roles
@@ -161,7 +161,7 @@ def interrupt_trials(options: argparse.Namespace) -> int:
         except NniliteError as error:  # the manager has ended with its experiment, or is unreachable
             warn(f"The drill ends: {error}")
     code = _tell(options, set(drill.struck))
-    return interrupt.INTERRUPTED if stopped else code
+    return ctrl_c.INTERRUPTED if stopped else code
 
 
 def report(options: argparse.Namespace) -> int:

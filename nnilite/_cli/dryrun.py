@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnilite import codedir
-from nnilite._cli import long_work, screen
+from nnilite._cli import progress_line, screen
 from nnilite._cli.nnictl import warn
 from nnilite._experiments.address import Address
 from nnilite._manager.preview import preview
@@ -99,7 +99,7 @@ def _limit(duration: int | None) -> str | None:
 
 def _packed(directory: Path, config: CheckedConfig, *, quiet: bool) -> CodePackage:
     limits = codedir.PackageLimits(config.code_limits.max_files, config.code_limits.max_size)
-    with long_work.shown("Packing the code", quiet=quiet) as work:
+    with progress_line.shown("Packing the code", quiet=quiet) as work:
         return codedir.pack(config.trial_code_directory, directory / "code", limits, progress=work.show_at)
 
 

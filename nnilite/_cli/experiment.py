@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nnilite._cli import access, arguments, long_work, screen
+from nnilite._cli import access, arguments, progress_line, screen
 from nnilite._cli.nnictl import warn
 from nnilite._cli.stop import warn_of_left
 from nnilite._experiments import nni_folders, registry
@@ -212,7 +212,10 @@ def export(options: argparse.Namespace) -> None:
     form = options.type or ("csv" if target is not None and target.suffix == ".csv" else "json")
     # On a terminal, results that are printed there show the progress themselves.
     quiet = options.json or (target is None and screen.is_terminal())
-    with access.reading(options) as manager, long_work.shown("Exporting", long_work.format_trials, quiet=quiet) as work:
+    with (
+        access.reading(options) as manager,
+        progress_line.shown("Exporting", progress_line.format_trials, quiet=quiet) as work,
+    ):
         count = result_export.export(
             manager, form, target, work, intermediate=options.intermediate, every=options.every
         )
@@ -230,7 +233,7 @@ def _export_study(options: argparse.Namespace, target: Path | None) -> None:
 
     if target is None:
         raise ConfigError("--type optuna writes a file: give --filename study.db, or any other name for a journal.")
-    with access.reading(options) as manager, long_work.shown("Exporting", quiet=options.json):
+    with access.reading(options) as manager, progress_line.shown("Exporting", quiet=options.json):
         study = optuna_export.study_of(manager)
         optuna_study.write_study(study, target)
     count = len(study.trials)
@@ -246,7 +249,7 @@ def import_data(options: argparse.Namespace) -> None:
     from nnilite.config.text import read_without_lines
 
     source: Path = options.filename
-    with long_work.shown("Reading", quiet=options.json) as work:
+    with progress_line.shown("Reading", quiet=options.json) as work:
         if source.is_dir() or not (source.exists() or "/" in str(source) or source.suffix):
             data = search_from.results(str(source))
         else:
@@ -284,7 +287,7 @@ def delete(options: argparse.Namespace) -> None:
         warn_of_left(entry)
         name = screen.clean(entry.id)
         if options.yes or screen.confirm(f"Delete experiment {name} and all of {screen.clean(entry.directory)}?"):
-            with long_work.shown(f"Deleting {name}", quiet=options.json):
+            with progress_line.shown(f"Deleting {name}", quiet=options.json):
                 removal.delete(entry)
             deleted.append(entry.id)
             sentence = f"Experiment {name} is deleted."
@@ -319,7 +322,7 @@ def save(options: argparse.Namespace) -> None:
     from nnilite._cli import archive
 
     entry = removal.check_stopped(access.find(options), "saved")
-    with long_work.shown("Saving", quiet=options.json) as work:
+    with progress_line.shown("Saving", quiet=options.json) as work:
         path = archive.save(entry, options.path, work, with_code=options.code)
     if options.json:
         screen.show_json({"id": entry.id, "file": str(path)})
@@ -334,7 +337,7 @@ def load(options: argparse.Namespace) -> None:
     limits = ArchiveLimits(options.max_files or MOST_FILES, options.max_size)
     if options.space is not None:
         warn("--searchSpacePath has no effect: the search space is in the experiment; `nnictl config show` prints it.")
-    with long_work.shown("Unpacking", quiet=options.json) as work:
+    with progress_line.shown("Unpacking", quiet=options.json) as work:
         entry = unpack.load(options.path, options.directory, options.code, limits, work)
     if options.json:
         screen.show_json({"id": entry.id, "directory": str(entry.directory)})

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from nnilite._cli import interrupt, progress_text, screen, summary
-from nnilite._cli.owed import hand_over, warn_of_owed
+from nnilite._cli import ctrl_c, progress_text, screen, summary
 from nnilite._cli.stop import warn_of_left
+from nnilite._cli.undelivered_warning import hand_over, warn_of_undelivered
 from nnilite._experiments import registry
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import managers
@@ -62,7 +62,7 @@ def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
         warn_of_left(entry)
     if not as_json:
         print(f"Everything is kept in {entry.directory}; `nnictl view {entry.id}` shows it in the browser.")
-    is_owing = warn_of_owed(entry)
+    is_owing = warn_of_undelivered(entry)
     if profile["state"] == "ERROR":
         return nnictl.FAILED
     if profile["state"] == "DONE" and summary.have_none_succeeded(profile):
@@ -78,10 +78,10 @@ def stop(entry: RegistryEntry, *, as_json: bool = False) -> int:
         managers.stop(entry)
         print(f"Experiment {entry.id} is stopped; `nnictl resume {entry.id}` resumes it.", file=out, flush=True)
         warn_of_left(entry)
-        warn_of_owed(entry)
+        warn_of_undelivered(entry)
     except KeyboardInterrupt:
-        return interrupt.tell(f"Experiment {entry.id} stops by itself; `nnictl stop {entry.id}` waits for it.")
-    return interrupt.INTERRUPTED
+        return ctrl_c.tell(f"Experiment {entry.id} stops by itself; `nnictl stop {entry.id}` waits for it.")
+    return ctrl_c.INTERRUPTED
 
 
 def _watch_to_end(manager: Client, entry: RegistryEntry, *, quiet: bool) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import NoReturn
 
-from nnilite._cli import interrupt
+from nnilite._cli import ctrl_c
 from nnilite._cli.command_line import USAGE, Parser, nearest, printable
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, ServiceError, explain_os_error
 
@@ -92,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] == "help":
         arguments = [*arguments[1:], "--help"]
     name = next((word for word in arguments if not word.startswith("-")), None)
-    with interrupt.ImmediateExit(), _writing_help():
+    with ctrl_c.ImmediateExit(), _writing_help():
         try:
             parser = _make_parser(name)
         except NniliteError as error:  # a command whose arguments are a plugin's, and the plugin lacks something
@@ -183,7 +183,7 @@ def _carry_out(options: argparse.Namespace) -> int:
         _forget_output()
         return DONE
     except KeyboardInterrupt:
-        return interrupt.tell("Interrupted.")
+        return ctrl_c.tell("Interrupted.")
     except (NniliteError, OSError) as error:
         if options.debug:
             raise

@@ -8,7 +8,7 @@ from typing import Any
 
 from nnilite._cli import access, screen
 from nnilite._experiments import registry
-from nnilite._experiments.recorded_starts import describe_gpus
+from nnilite._experiments.provenance_reading import describe_gpus
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running.reading import opened, what_ran
 from nnilite.config import load_stored

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnilite._cli import access, long_work, screen
+from nnilite._cli import access, progress_line, screen
 from nnilite.errors import Conflict
 from nnilite.records import CallKind, Json
 
@@ -51,7 +51,7 @@ def replay(options: argparse.Namespace) -> int:
     config = load_stored(entry.directory, paths=False)
     _check_seed(config)
     calls = read_calls(entry.directory / FILE_NAME)
-    with long_work.shown("Replaying", quiet=options.json):
+    with progress_line.shown("Replaying", quiet=options.json):
         same, difference = asyncio.run(compare(config, calls))
     since = [] if difference is None else list(_list_changes(entry))
     if options.json:
@@ -129,7 +129,7 @@ def _strip(parameters: Json) -> Json:
 
 def _list_changes(entry: RegistryEntry) -> Iterator[str]:
     """Yield the packages whose versions are others than when the experiment began."""
-    from nnilite._experiments.recorded_starts import read_starts
+    from nnilite._experiments.provenance_reading import read_starts
 
     starts = read_starts(entry.directory)
     python = starts[0].get("python") if starts else None

@@ -14,11 +14,11 @@ from typing import Any
 
 from nnilite import codedir
 from nnilite._cli import access, screen
-from nnilite._experiments.recorded_starts import read_starts
+from nnilite._experiments.provenance_reading import read_starts
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._keeper import sdk_sources
 from nnilite._keeper.working_copy import CodeError, unpack
-from nnilite._manager.start_recording import hash_of
+from nnilite._manager.provenance_recording import hash_of
 from nnilite.config import CheckedConfig, load_stored
 from nnilite.errors import ConfigError, NniliteError
 

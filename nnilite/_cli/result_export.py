@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nnilite._cli.long_work import Work
 from nnilite._cli.nnictl import warn
+from nnilite._cli.progress_line import Work
 from nnilite._cli.terminal_output import SupportsWrite, guard_terminal
 from nnilite._experiments.nni_folders import is_uncertain
 from nnilite._running.manager_client import Client

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from nnilite._cli import access, arguments, long_work
+from nnilite._cli import access, arguments, progress_line
 from nnilite._experiments.manager_state import find_manager_state
 
 
@@ -27,7 +27,7 @@ def resume(options: argparse.Namespace) -> int:
     if options.foreground:
         from nnilite._cli import foreground
     try:
-        with long_work.shown("Starting", quiet=options.json) as work:
+        with progress_line.shown("Starting", quiet=options.json) as work:
             entry = launch.resume(
                 stopped,
                 options=access.read_manager_options(options),

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 from nnilite._cli import access, arguments, screen
-from nnilite._cli.owed import warn_of_owed
+from nnilite._cli.undelivered_warning import warn_of_undelivered
 from nnilite._experiments import registry
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import managers
@@ -47,7 +47,7 @@ def stop(options: argparse.Namespace) -> int:
         if not options.json:
             print(f"Experiment {entry.id} is stopped{', but something is left behind' if left[entry.id] else ''}.")
         warn_of_left(entry)
-        warn_of_owed(entry)
+        warn_of_undelivered(entry)
     if options.json:
         kept = {name: what for name, what in left.items() if what}
         screen.show_json({"stopped": [entry.id for entry in ended], **({"left": kept} if kept else {})})

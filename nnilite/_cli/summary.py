@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nnilite._cli import screen
-from nnilite._running import handing_over
+from nnilite._running import final_delivery
 from nnilite.units import format_size
 
 _WANTS_INTEGERS = re.compile(
@@ -43,7 +43,7 @@ def show(profile: dict[str, Any]) -> None:
     )
     screen.show_traceback(profile["reason"])
     show_waiting(profile)
-    show_owed(profile)
+    show_undelivered(profile)
     show_services(profile)
     show_hosts(profile)
     show_notices(profile)
@@ -153,11 +153,11 @@ def explain_waiting(profile: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def show_owed(profile: dict[str, Any]) -> None:
+def show_undelivered(profile: dict[str, Any]) -> None:
     """Print what trackers and webhooks have not got yet."""
-    owed = handing_over.find_owed(profile)
+    owed = final_delivery.find_undelivered(profile)
     if owed:
-        print(f"Not sent yet: {handing_over.describe_owed(owed)}")
+        print(f"Not sent yet: {final_delivery.describe_undelivered(owed)}")
 
 
 def service_troubles(profile: dict[str, Any]) -> dict[str, str]:
@@ -247,7 +247,7 @@ def status(profile: dict[str, Any]) -> dict[str, Any]:
         "reason": profile["reason"],
         "counts": profile["counts"],
         "waiting": profile["waiting"],
-        "owed": handing_over.find_owed(profile),
+        "owed": final_delivery.find_undelivered(profile),
         "services": profile.get("services", []),
         "notes": notes(profile),
         "notices": profile.get("notices", []),
@@ -259,7 +259,7 @@ def show_status(profile: dict[str, Any]) -> None:
     reason = f" ({screen.brief(profile['reason'])})" if profile["reason"] else ""
     print(f"{profile['state']}{reason}; trials: {trials(profile)}")
     show_waiting(profile)
-    show_owed(profile)
+    show_undelivered(profile)
     show_notices(profile)
     for line in [*service_troubles(profile).values(), *notes(profile)]:
         print(line)

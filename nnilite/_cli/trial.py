@@ -13,7 +13,7 @@ from nnilite._cli import (
     access,
     again_command,
     arguments,
-    long_work,
+    progress_line,
     remark_command,
     screen,
     summary,
@@ -346,7 +346,7 @@ def download(options: argparse.Namespace) -> None:
         target: Path = options.output or Path(options.trial)
         if options.output is None and target.is_symlink():  # in a folder from another person, perhaps
             raise ConfigError(f"{target} is a link here; name the folder with --output")
-        with long_work.shown("Downloading", quiet=options.json) as work:
+        with progress_line.shown("Downloading", quiet=options.json) as work:
             listing = manager.bring_files(options.trial)
             files = [file for file in listing["files"] if _has_address(file["path"])]
             others = listing["others"]
@@ -381,7 +381,7 @@ def _other(entry: dict[str, Any]) -> str:
     return f"{entry['path']} -> {entry['target']}" if entry["target"] else str(entry["path"])
 
 
-def _fetch(manager: Client, trial: str, name: str, target: Path, work: long_work.Work) -> None:
+def _fetch(manager: Client, trial: str, name: str, target: Path, work: progress_line.Work) -> None:
     """Write a file of the trial into the folder, and nothing outside of it, whatever the manager names."""
     room = DiskRoom(target)
     try:

@@ -35,7 +35,7 @@ from nnilite._cli.archive_entries import (
     foreign,
     unpack_one,
 )
-from nnilite._cli.long_work import Work
+from nnilite._cli.progress_line import Work
 from nnilite._experiments import registry
 from nnilite._experiments.documents import Document, read_document, write_json
 from nnilite._experiments.registry import RegistryEntry

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nnilite._cli import archive_entries as entries
 from nnilite._cli.archive_entries import ArchiveLimits, Places
-from nnilite._cli.long_work import Work
+from nnilite._cli.progress_line import Work
 from nnilite._experiments import nni_folders, registry
 from nnilite._experiments.registry import RegistryEntry
 from nnilite.errors import ConfigError, Conflict, NotFound, StoreError
@@ -84,13 +84,13 @@ def _unpack(archive: zipfile.ZipFile, places: Places, work: Work) -> None:
 
 def _opened(path: Path, directory: Path) -> RegistryEntry:
     """Read the experiment's database and return the experiment. Raises: ConfigError, and then nothing of it is left."""
-    from nnilite._nni import nni_taken
+    from nnilite._nni import nni_import
 
     entry = registry.at(directory)
     try:
         if entry.origin is None:
             raise NotFound(f"{directory} is not the folder of an experiment of NNI")
-        nni_taken.prepare(entry.origin, entry.directory)
+        nni_import.prepare(entry.origin, entry.directory)
     except (StoreError, NotFound) as error:
         shutil.rmtree(directory, ignore_errors=True)
         shutil.rmtree(entry.directory, ignore_errors=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nnilite._cli import access, arguments, long_work, screen
+from nnilite._cli import access, arguments, progress_line, screen
 from nnilite._experiments.manager_state import ManagerState, read_manager
 from nnilite.errors import Conflict
 
@@ -31,7 +31,7 @@ def verify(options: argparse.Namespace) -> int:
         raise Conflict(
             f"Experiment {entry.id} {entry.activity}; stop it before it is verified: `nnictl stop {entry.id}`."
         )
-    with long_work.shown("Checking", quiet=options.json):
+    with progress_line.shown("Checking", quiet=options.json):
         counts, findings = checked(entry)
     if options.json:
         screen.show_json({"id": entry.id, "checked": counts, "findings": [vars(finding) for finding in findings]})

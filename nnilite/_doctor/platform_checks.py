@@ -16,7 +16,7 @@ from nnilite._doctor.finding import PLATFORM_CURE, Finding, divided, fault, ok
 from nnilite._experiments.address import Address
 from nnilite._manager import assembly
 from nnilite._manager.port_choice import listening_meanwhile
-from nnilite._network.waiting_person import OUTAGE_S, patience_of_at_most
+from nnilite._network.interactive_calls import OUTAGE_S, limit_patience
 from nnilite.config import CheckedConfig
 from nnilite.errors import NniliteError
 
@@ -38,7 +38,7 @@ def ask(config: CheckedConfig, host: str, port: int, limit_s: float) -> Iterator
             service = assembly.make_service(directory, config, address, wake=lambda: None)
             began = time.monotonic()
             # A person waits for the answer, so an unreachable platform is an error after seconds.
-            with patience_of_at_most(OUTAGE_S):
+            with limit_patience(OUTAGE_S):
                 asyncio.run(asyncio.wait_for(service.check(), limit_s))
         except asyncio.TimeoutError:
             cure = "check that its address is right, and that no firewall blocks this machine"

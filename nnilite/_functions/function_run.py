@@ -19,7 +19,7 @@ from nnilite._experiments.registry import RegistryEntry
 from nnilite._functions import call_program
 from nnilite._functions.function_folder import CalledFunction, prepare_function
 from nnilite._logging.terminal_text import escape_control
-from nnilite._running import handing_over, launch, managers, reading
+from nnilite._running import final_delivery, launch, managers, reading
 from nnilite._running.launch import ManagerOptions
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import Unreachable
@@ -305,8 +305,8 @@ def running(
         run = FunctionRun(entry, managers.connect(entry), ended)
         yield run
         with suppress(Unreachable):  # it was stopped meanwhile
-            if handing_over.may_owe(run.client.profile()):
-                handing_over.wait_until_sent(run.client, tell)
+            if final_delivery.may_owe(run.client.profile()):
+                final_delivery.wait_until_sent(run.client, tell)
     finally:
         with launch.hold_interrupts():
             if run is not None:

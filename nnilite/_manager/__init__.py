@@ -10,13 +10,13 @@
     manager_parts   the parts that run, and the publisher of what is committed
     use_answers     what running trials use, as it is shown
     port_choice     the port of a manager to which none was given
-    standing_by     waits until the process learns what it is to manage
-    starter         reports the progress of the start to the process that started the manager
-    stop_reserve    disk space with which a stop can be recorded on a full disk
+    standby         waits until the process learns what it is to manage
+    ready_pipe      reports the progress of the start to the process that started the manager
+    disk_reserve    disk space with which a stop can be recorded on a full disk
     trial_copies    files of trials that lie on other machines: listed there, and copied here
-    start_recording  records what runs: code, git state, packages, seeds, GPUs
-    own_processors  counts the processors that the manager may use, below a quota
-    own_files       the files that lead others to an experiment and its manager
+    provenance_recording  records what runs: code, git state, packages, seeds, GPUs
+    cpu_quota       counts the processors that the manager may use, below a quota
+    runtime_files   the files that lead others to an experiment and its manager
     log_limits      keeps the logs of an experiment below a limit
     assembly        makes a manager from an experiment's folder
     preview         says what such a manager would do first, for a dry run

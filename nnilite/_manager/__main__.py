@@ -1,7 +1,7 @@
 """The manager's program: `python -m nnilite._manager --directory DIR --mode create|resume|view ...`.
 
 `nnilite._running.manager_process` starts it with `--stand-by FD`, and sends these words later to its standard input. It
-writes JSON lines to FD, in which `starter` reports the progress of the start.
+writes JSON lines to FD, in which `ready_pipe` reports the progress of the start.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from nnilite._keeper.niceness import go_first
 from nnilite._keeper.starting import find_cure
 from nnilite._logging.secret_filter import SecretFilter
 from nnilite._logging.terminal_text import LogFormatter
-from nnilite._manager import standing_by
+from nnilite._manager import standby
 from nnilite._manager.manager_run import manage
+from nnilite._manager.ready_pipe import ReadyPipe
 from nnilite._manager.served_experiment import ServedExperiment
-from nnilite._manager.starter import Starter
 from nnilite._manager.viewing import view, view_nni
-from nnilite._nni import nni_taken
+from nnilite._nni import nni_import
 from nnilite._plugins import lookup
 from nnilite._side_processes.quick_end import run_program
 from nnilite._store.database_file import FILE_NAME, refuse_newer_database
@@ -54,15 +54,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def serve(options: argparse.Namespace, starter: Starter, lock: ManagerLock) -> list[str]:
+async def serve(options: argparse.Namespace, ready_pipe: ReadyPipe, lock: ManagerLock) -> list[str]:
     """Run or show an experiment until this process is stopped. Raises: NniliteError.
 
     Return the command line with which this process continues, [] if it ends.
     """
     directory, mode = options.directory, options.mode
     reached = ManagerOptions(**{field.name: getattr(options, field.name) for field in fields(ManagerOptions)})
-    served = ServedExperiment(directory, mode, reached, starter, with_parent=options.with_parent)
-    if nni_taken.is_copy(directory):
+    served = ServedExperiment(directory, mode, reached, ready_pipe, with_parent=options.with_parent)
+    if nni_import.is_copy(directory):
         if mode != "view":
             raise Conflict(registry.explain_no_resume(directory.name))
         return await view_nni(served)
@@ -84,13 +84,13 @@ def configure_logging(debug: bool) -> None:
 
 
 async def main(options: argparse.Namespace) -> int:
-    starter = Starter(options.ready_fd)
+    ready_pipe = ReadyPipe(options.ready_fd)
     try:
         with registry.lock(options.directory) as lock:
-            next_command = await serve(options, starter, lock)
+            next_command = await serve(options, ready_pipe, lock)
     except (NniliteError, OSError) as error:
         log.error("%s", error)
-        starter.answer(_refusal(error))
+        ready_pipe.answer(_refusal(error))
         return 1
     except RuntimeError as error:
         cure = find_cure(error)
@@ -98,7 +98,7 @@ async def main(options: argparse.Namespace) -> int:
             raise
         sentence = f"the manager cannot start a thread on this machine{cure}"
         log.error("%s", sentence)
-        starter.answer({"error": sentence, "kind": "other"})
+        ready_pipe.answer({"error": sentence, "kind": "other"})
         return 1
     if next_command:
         log.info("resuming the experiment")
@@ -118,21 +118,21 @@ def begin(words: list[str]) -> int:
     """Become the manager that a command line describes. Return the exit code."""
     if words[:1] == ["--stand-by"]:
         lookup.installed()  # to find them takes a while, too
-        arguments = standing_by.await_arguments()
+        arguments = standby.await_arguments()
         if not arguments:
             return 0
         words = [*arguments, "--ready-fd", words[1]]
     options = parse(words)
     if options.log is not None:
         try:
-            standing_by.write_to(options.log)
+            standby.write_to(options.log)
         except OSError as error:
-            Starter(options.ready_fd).answer({"error": f"{options.log}: {error.strerror}", "kind": "other"})
+            ReadyPipe(options.ready_fd).answer({"error": f"{options.log}: {error.strerror}", "kind": "other"})
             return 1
     configure_logging(options.debug)
     go_first()  # a detached process does not lead its session any more
     if options.detach:
-        standing_by.hear_nothing()
+        standby.hear_nothing()
         if os.fork():
             os._exit(0)
     # The event loop and the store's thread wait for each other all the time, by default up to 5 ms.

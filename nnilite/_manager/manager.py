@@ -10,10 +10,10 @@ from nnilite._answers.backend import Listed, Profile, ServiceState, TrialUse, Wa
 from nnilite._answers.changes import Subscription
 from nnilite._engine.engine import Engine
 from nnilite._keeper.ending import describe_stop
+from nnilite._manager.disk_reserve import DiskReserve
 from nnilite._manager.keeper_callbacks import KeeperCallbacks
 from nnilite._manager.manager_control import ManagerControl
 from nnilite._manager.manager_parts import ManagerParts
-from nnilite._manager.stop_reserve import StopReserve
 from nnilite._manager.use_answers import show_uses
 from nnilite._manager.worker_files import WorkerFiles
 from nnilite._store.reader import Reader
@@ -36,7 +36,7 @@ class Manager:
         self.results = reader
         self.bulk = BulkReader(reader, about.objectives)
         self.files = WorkerFiles(about.directory, reader, parts.service)
-        self.reserve = StopReserve(about.directory)
+        self.reserve = DiskReserve(about.directory)
         self.control = ManagerControl(parts, self.profiles, reader, self.reserve)
         self.callbacks = KeeperCallbacks(parts.engine, parts.jobs)
 

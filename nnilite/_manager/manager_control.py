@@ -10,8 +10,8 @@ from dataclasses import replace
 from nnilite._answers.backend import TrialQuery, TrialRemarks
 from nnilite._engine import messages
 from nnilite._manager import known_results
+from nnilite._manager.disk_reserve import DiskReserve
 from nnilite._manager.manager_parts import ManagerParts, make_trial_id
-from nnilite._manager.stop_reserve import StopReserve
 from nnilite._store.reader import Reader
 from nnilite._store.recall import find_best
 from nnilite._store.trial_remarks import write_remarks
@@ -32,7 +32,7 @@ _STOP_PATIENCE_S = 3.0
 class ManagerControl:
     """Implements `nnilite._answers.backend.Control` by messages to the engine."""
 
-    def __init__(self, parts: ManagerParts, profiles: ProfileMaker, reader: Reader, reserve: StopReserve) -> None:
+    def __init__(self, parts: ManagerParts, profiles: ProfileMaker, reader: Reader, reserve: DiskReserve) -> None:
         self._engine = parts.engine
         self._tuner = parts.tuner
         self._changes = parts.publisher.changes

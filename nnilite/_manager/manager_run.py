@@ -16,11 +16,11 @@ from nnilite._experiments.file_guard import Guard, GuardedFile
 from nnilite._experiments.locking import ManagerLock
 from nnilite._manager import assembly
 from nnilite._manager.log_limits import LogLimits, keep_logs_small
-from nnilite._manager.own_files import files_of
+from nnilite._manager.provenance_recording import record_start
+from nnilite._manager.runtime_files import files_of
 from nnilite._manager.served_experiment import ServedExperiment
-from nnilite._manager.start_recording import record_start
 from nnilite._rest import CallbackSocket
-from nnilite._side_processes.keeping import Feeder, keep_fed
+from nnilite._side_processes.supervision import SupervisedProcess, supervise
 from nnilite._store.settings_of_config import is_maximizing
 from nnilite._store.writer import open_store
 from nnilite._trackers import list_trackers
@@ -59,7 +59,7 @@ async def _assemble(served: ServedExperiment, lock: ManagerLock, tuner: TunerPro
         await asyncio.to_thread(assembly.add_first_trials, config, store)
     await asyncio.to_thread(assembly.prepare_storage, directory, config, is_new)
     parts = assembly.assemble(
-        directory, config, store, served.address, token, served.files.write_state, served.starter.packed
+        directory, config, store, served.address, token, served.files.write_state, served.ready_pipe.packed
     )
     for one in config.without_effect:
         log.warning("%s", one.sentence)
@@ -82,7 +82,7 @@ class ManagerRun:
         self._parts = parts
         self._guard = guard
         maximize = is_maximizing(config.json().get("tuner") or {})
-        self._feeders: Sequence[Feeder] = [
+        self._side_processes: Sequence[SupervisedProcess] = [
             *list_trackers(served.directory, config),
             *list_webhooks(served.directory, config, maximize),
         ]
@@ -153,7 +153,7 @@ class ManagerRun:
         ]
         over, limiting = asyncio.Event(), asyncio.create_task(keep_logs_small(self._limits()))
         beside = [
-            asyncio.create_task(keep_fed(self._feeders, over)),
+            asyncio.create_task(supervise(self._side_processes, over)),
             asyncio.create_task(keep_tidy(parts.tidiers, over)),
             asyncio.create_task(self._record(over)),
         ]
@@ -170,7 +170,7 @@ class ManagerRun:
             await end_tasks([limiting], CLEANUP_S)
 
     def _limits(self) -> LogLimits:
-        others = [feeder.output for feeder in self._feeders if feeder.output is not None]
+        others = [process.output for process in self._side_processes if process.output is not None]
         return LogLimits(self._served.directory, others)
 
     async def _look_after_files(self) -> None:

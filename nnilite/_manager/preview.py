@@ -20,7 +20,7 @@ from nnilite._engine.messages import Ask
 from nnilite._experiments.address import Address
 from nnilite._manager import assembly
 from nnilite._manager.port_choice import listening_meanwhile
-from nnilite._network.waiting_person import OUTAGE_S, patience_of_at_most
+from nnilite._network.interactive_calls import OUTAGE_S, limit_patience
 from nnilite._store.writer import open_store
 from nnilite.config import CheckedConfig
 from nnilite.config.secrets import without_secrets
@@ -86,7 +86,7 @@ def _hide_secrets(job: Job) -> Job:
 async def _explain_unchecked_platform(service: TrainingService) -> str:
     """Return why the platform could not be asked whether it would take trials; "" if it would. Raises: ConfigError."""
     try:
-        with patience_of_at_most(OUTAGE_S):
+        with limit_patience(OUTAGE_S):
             await asyncio.wait_for(service.check_for_dry_run(), _CHECK_TIMEOUT_S)
     except asyncio.TimeoutError:
         return f"{service.name} did not answer within {_CHECK_TIMEOUT_S:.0f} s"

@@ -14,7 +14,7 @@ from pathlib import Path
 from nnilite._experiments import nni_folders, registry
 from nnilite._experiments.documents import read_json_file
 from nnilite._experiments.nni_folders import NniExperiment
-from nnilite._nni import nni_taken
+from nnilite._nni import nni_import
 from nnilite._store.database_file import FILE_NAME
 from nnilite._store.results import read_succeeded
 from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
@@ -91,5 +91,5 @@ def _collect_from_folder(folder: Path) -> list[Json]:
 
 
 def _of_nni(origin: NniExperiment, directory: Path) -> list[Json]:
-    nni_taken.prepare(origin, directory)
+    nni_import.prepare(origin, directory)
     return read_succeeded(directory / FILE_NAME)

@@ -17,9 +17,9 @@ from nnilite._experiments.experiment_token import read_user_token
 from nnilite._experiments.manager_options import ManagerOptions
 from nnilite._logging.secret_filter import SecretFilter
 from nnilite._manager.manager import Manager
-from nnilite._manager.own_files import OwnFiles
 from nnilite._manager.port_choice import listening
-from nnilite._manager.starter import Starter
+from nnilite._manager.ready_pipe import ReadyPipe
+from nnilite._manager.runtime_files import RuntimeFiles
 from nnilite._network.host_names import is_loopback
 from nnilite._rest import Options, ServerContext, listen, make_application, new_page_name
 from nnilite._views.experiment_view import located
@@ -44,18 +44,18 @@ class ServedExperiment:
     """
 
     def __init__(
-        self, directory: Path, mode: str, options: ManagerOptions, starter: Starter, *, with_parent: bool
+        self, directory: Path, mode: str, options: ManagerOptions, ready_pipe: ReadyPipe, *, with_parent: bool
     ) -> None:
         self.directory = directory
         self.mode = mode
         self.options = options
         self.with_parent = with_parent
-        self.starter = starter
+        self.ready_pipe = ready_pipe
         self.stopping = asyncio.Event()
         path = options.url_prefix.strip("/")
         scheme = "https" if options.tls_cert else "http"
         self.address = Address(scheme, options.host, options.port or 0, f"/{path}" if path else "", options.tls_cert)
-        self.files = OwnFiles(directory, self.address, mode=mode)
+        self.files = RuntimeFiles(directory, self.address, mode=mode)
         self._own_user = False  # whether this user's own programs need no token
         self._names: list[str] = []  # under which workers reach it, apart from its address
         self._idle_timeout_s = math.inf
@@ -106,9 +106,9 @@ class ServedExperiment:
         return server
 
     def tell_ready(self) -> None:
-        """Tell the starter that the experiment is served."""
+        """Tell the program that started this one that the experiment is served."""
         log.info("experiment %s is served at %s", self.directory.name, self.address.url)
-        self.starter.answer({"ready": "yes", "url": self.address.url})
+        self.ready_pipe.answer({"ready": "yes", "url": self.address.url})
 
     async def stop_when_idle(self, is_over: Callable[[], bool]) -> None:
         """Set `stopping` when there was no request for `idleTimeout` since the experiment was over."""

@@ -2,6 +2,6 @@
 
 host_names        what a host's name or address alone reveals
 socket_lists      which users have the sockets of this machine
-unproven_callers  limits the callers who have not proven who they are
-waiting_person    limits the time of calls while a person waits for the answer
+unauthenticated_callers  limits the callers who have not proven who they are
+interactive_calls  limits the time of calls while a person waits for the answer
 """

@@ -1,6 +1,6 @@
 """Experiments and programs of Microsoft NNI.
 
-nni_taken          copies the results of an experiment of NNI into an nnilite database
+nni_import         copies the results of an experiment of NNI into an nnilite database
 nni_copy           makes that database
 nni_rows           makes records from rows of NNI's database
 nni_view           shows such an experiment

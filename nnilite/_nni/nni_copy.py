@@ -15,7 +15,7 @@ from nnilite._experiments.nni_folders import DATABASE
 from nnilite._nni.nni_rows import NniProfile, NniRows
 from nnilite._store.contents import list_foreign_objects
 from nnilite._store.database_file import refuse_foreign_journal
-from nnilite._store.trouble import translated
+from nnilite._store.store_errors import translated
 from nnilite._store.writer import Store
 from nnilite.errors import NotFound, ServiceError, StoreError
 from nnilite.foreign_files import open_below, save_stream

@@ -1,6 +1,6 @@
 """Shows an experiment of Microsoft NNI: what `nnictl view` and all commands that read need. It cannot be resumed.
 
-Its results come from the copy that `nni_taken` has made; the trials' files and the logs are read where NNI left them.
+Its results come from the copy that `nni_import` has made; the trials' files and the logs are read where NNI left them.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ callback_proofs      the manager's half of the mutual proofs of keepers and mana
 page_proofs          the same for pages that are signed in
 route_definition     one row of the table of routes: address, handler, and what goes in and out
 routes               the table of routes
-insight_routes       the part of the table for charts and large tables
+bulk_routes          the part of the table for charts and large tables
 nni_routes           the table of the routes that NNI had
 handler              what all JSON handlers share: bounded bodies, security headers, errors as JSON
 refusal              errors and their HTTP statuses
@@ -31,7 +31,7 @@ experiment_handlers  handlers about the experiment itself
 page_memory_handlers  what pages remember for their user: columns and named views
 remark_handlers      handlers about what people have written about trials
 trials               handlers about trials, their metrics, output and files
-insight              handlers about many trials at once
+bulk_handlers        handlers about many trials at once
 callbacks            handlers for keepers: they take events and send code
 callback_socket      the callback for keepers on this machine, over a Unix socket
 nni_api              handlers for the REST interface of NNI 3.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from nnilite import _version
-from nnilite._experiments.recorded_starts import comparable
+from nnilite._experiments.provenance_reading import comparable
 from nnilite._rest import wire
 from nnilite._rest.changeable_fields import read_changes
 from nnilite._rest.handler import ApiHandler

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nnilite._rest import schemas as s
 from nnilite._rest.auth import Access
+from nnilite._rest.bulk_routes import INSIGHT_ROUTES
 from nnilite._rest.callbacks import CallbackHandler, CodeHandler, KeeperHandler, ProofHandler
 from nnilite._rest.changeable_fields import CHANGES
 from nnilite._rest.experiment_handlers import (
@@ -17,7 +18,6 @@ from nnilite._rest.experiment_handlers import (
     VersionHandler,
 )
 from nnilite._rest.export import ExportHandler
-from nnilite._rest.insight_routes import INSIGHT_ROUTES
 from nnilite._rest.nni_routes import NNI_ROUTES
 from nnilite._rest.openapi import OpenApiHandler
 from nnilite._rest.page_memory_handlers import PAGE_MEMORY_ROUTES

@@ -9,7 +9,7 @@ that, as a program with a trial's token may send requests that do not end.
 
 A connection has proven who it is once a request of it has passed a check of a token or of its user. Until then it is
 one of a few, whatever the limit of descriptors, and of what it sends little is read at a time: strangers take no more
-memory than that. Those whose heads are valid have a share of their own: see `UnprovenCallers`.
+memory than that. Those whose heads are valid have a share of their own: see `UnauthenticatedCallers`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPConnection, HTTPMessageDelegate, HTTPServerRequest
 from tornado.ioloop import IOLoop
 
-from nnilite._network.unproven_callers import UnprovenCallers
+from nnilite._network.unauthenticated_callers import UnauthenticatedCallers
 from nnilite._rest.refusal import HttpRefusal
 from nnilite._rest.trial_connections import TrialConnections
 
@@ -71,7 +71,9 @@ class ServerConnections:
     most = _CONNECTIONS_MAX
 
     def __init__(self) -> None:
-        self._unproven: UnprovenCallers[IOStream] = UnprovenCallers(UNPROVEN_MOST)  # and that are not being checked
+        self._unproven: UnauthenticatedCallers[IOStream] = UnauthenticatedCallers(
+            UNPROVEN_MOST
+        )  # and that are not being checked
         self._idle: dict[IOStream, None] = {}  # those between two requests, the one that has waited longest first
         self._busy: set[IOStream] = set()  # those with a request that has passed the checks
         self._checked: set[IOStream] = set()  # those without a proof whose request is being checked

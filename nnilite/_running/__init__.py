@@ -8,7 +8,7 @@ managers            the running managers: connect to one, stop one, wait for its
 manager_client      a client of one manager's REST interface
 offline             reads an experiment that is stopped, by serving its REST interface in this process
 end_reasons         why an experiment or its trials failed, in sentences
-handing_over        waits until trackers and webhooks have got everything
+final_delivery      waits until trackers and webhooks have got everything
 reading             opens any experiment for reading, by its manager or its folder
 removal             deletes an experiment
 optuna_export       an experiment as a study of optuna, from what its manager says

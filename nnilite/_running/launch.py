@@ -160,9 +160,9 @@ def resume(
 def view(entry: RegistryEntry, *, options: ManagerOptions | None = None, detach: bool = True) -> RegistryEntry:
     """Serve an experiment read-only, also one of NNI. Raises: NniliteError if it has a manager or cannot start."""
     if entry.origin is not None and not entry.alive:
-        from nnilite._nni import nni_taken
+        from nnilite._nni import nni_import
 
-        nni_taken.prepare(entry.origin, entry.directory)
+        nni_import.prepare(entry.origin, entry.directory)
     return _start(entry.id, entry.directory, "view", options or ManagerOptions(), detach)
 
 

@@ -81,14 +81,14 @@ class _Serving:
         store.close()
 
     def _open(self) -> tuple[Viewer, Store]:
-        from nnilite._nni import nni_taken, nni_view
+        from nnilite._nni import nni_import, nni_view
         from nnilite._store.database_file import FILE_NAME, refuse_newer_database
         from nnilite._store.writer import open_store
         from nnilite._views.experiment_view import assemble_view
         from nnilite.config import load_stored
 
         if self._origin is not None:
-            nni_taken.prepare(self._origin, self._directory)
+            nni_import.prepare(self._origin, self._directory)
             return nni_view.open_view(self._directory, self.token)
         refuse_newer_database(self._directory / FILE_NAME)
         config = load_stored(self._directory, paths=False)

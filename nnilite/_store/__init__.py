@@ -9,8 +9,8 @@ columns             the columns of trials and attempts, derived from the records
 stored_values       which values the database may have, and how they are read
 database_schema     all tables, and the steps that bring an older database up to date
 shared              a database that several processes write in turn
-place               whether a database is still the file at its path, and how to write it back there
-trouble             turns errors of a database into one sentence with a cure
+database_identity   whether a database is still the file at its path, and how to write it back there
+store_errors        turns errors of a database into one sentence with a cure
 contents            checks a database that comes from elsewhere, column by column
 integrity           recomputes the invariants of a finished experiment
 copies              puts a database into an archive, and takes one out of it

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from nnilite._engine import messages
 from nnilite._engine.dedupe import JobKey, MetricCursor
 from nnilite._engine.messages import History
-from nnilite._store.trouble import closed, cure_size_limit
+from nnilite._store.store_errors import closed, cure_size_limit
 from nnilite._store.writer import Store
 from nnilite.errors import StoreError
 from nnilite.foreign_files import EnclosedFolder, size_below

@@ -14,7 +14,7 @@ from pathlib import Path
 from nnilite._store.contents import check_rows, check_schema
 from nnilite._store.database_file import DatabaseFile, open_read_only
 from nnilite._store.database_schema import SCHEMA
-from nnilite._store.trouble import translated
+from nnilite._store.store_errors import translated
 from nnilite.errors import StoreError
 
 _LIVE = "('WAITING', 'RUNNING', 'UNKNOWN')"

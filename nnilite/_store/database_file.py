@@ -15,9 +15,9 @@ from urllib.parse import quote
 
 from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
 from nnilite._store.contents import check_objects
+from nnilite._store.database_identity import DatabaseIdentity
 from nnilite._store.database_schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
-from nnilite._store.place import PlaceOf
-from nnilite._store.trouble import translated, understood
+from nnilite._store.store_errors import translated, understood
 from nnilite.errors import StoreError
 
 FILE_NAME = "nnilite.sqlite"
@@ -32,7 +32,7 @@ _READ_TIMEOUT_S = 10.0
 class DatabaseFile:
     """An open database, with one connection. All methods block, and one thread at a time may call them."""
 
-    def __init__(self, path: Path, db: sqlite3.Connection, place: PlaceOf) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection, place: DatabaseIdentity) -> None:
         self.path = path
         self._db: sqlite3.Connection | None = db
         self._place = place
@@ -48,7 +48,7 @@ class DatabaseFile:
             db.executescript(f"BEGIN; {numbers}; {SCHEMA}")
             db.executemany("INSERT INTO meta VALUES (?, ?)", {"id": experiment, "created": repr(created)}.items())
             db.execute("COMMIT")
-            return cls(path, db, PlaceOf(path))
+            return cls(path, db, DatabaseIdentity(path))
 
     @classmethod
     def open(cls, path: Path) -> DatabaseFile:
@@ -60,7 +60,7 @@ class DatabaseFile:
             raise StoreError(f"there is no database {path}.")
         with understood(path), _close_after_error(open_read_only(path) if _is_fixed(path) else _connect(path)) as db:
             _check_origin(path, db)
-            return cls(path, db, PlaceOf(path))
+            return cls(path, db, DatabaseIdentity(path))
 
     def close(self) -> None:
         if self._db is not None:
@@ -111,7 +111,7 @@ class DatabaseFile:
             # It is closed before the new file is opened: SQLite removes the log of what it closes by its name.
             self.close()
         self._db = _connect(self.path)
-        self._place = PlaceOf(self.path)
+        self._place = DatabaseIdentity(self.path)
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:

@@ -17,8 +17,8 @@ from typing import Any
 from nnilite._store.contents import check_rows, check_schema, list_foreign_objects
 from nnilite._store.database_file import open_read_only
 from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
+from nnilite._store.store_errors import understood
 from nnilite._store.stored_values import read_stored_value
-from nnilite._store.trouble import understood
 from nnilite.errors import StoreError
 from nnilite.records import ExperimentState
 from nnilite.tuner import scalar

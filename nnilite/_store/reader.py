@@ -21,7 +21,7 @@ from nnilite._answers.backend import (
     TrialSort,
 )
 from nnilite._store.database_file import open_read_only
-from nnilite._store.place import find_file_id
+from nnilite._store.database_identity import find_file_id
 from nnilite._store.rows import (
     ATTEMPT_COLUMNS,
     LATEST,
@@ -31,9 +31,9 @@ from nnilite._store.rows import (
     make_metric,
     make_trial,
 )
+from nnilite._store.store_errors import closed, understood
 from nnilite._store.stored_values import read_stored_value
 from nnilite._store.trial_remarks import WITH_TAG, find_remarks
-from nnilite._store.trouble import closed, understood
 from nnilite.errors import NotFound
 from nnilite.records import Attempt, Json, MetricKind, Trial
 

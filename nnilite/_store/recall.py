@@ -12,8 +12,8 @@ from nnilite._engine import messages
 from nnilite._store.contents import check_experiment_limits, read_moment
 from nnilite._store.database_file import DatabaseFile
 from nnilite._store.rows import ATTEMPT_COLUMNS, TRIAL_COLUMNS, call_from, make_attempt, make_trial
+from nnilite._store.store_errors import understood
 from nnilite._store.stored_values import read_stored_value
-from nnilite._store.trouble import understood
 from nnilite.records import DRILLED, UNSTARTED, Attempt, ExperimentState, JobState, Json, Trial, TrialState
 from nnilite.tuner import Call
 

@@ -20,7 +20,7 @@ from nnilite._store.rows import (
     make_trial,
 )
 from nnilite._store.statements import write_records
-from nnilite._store.trouble import understood
+from nnilite._store.store_errors import understood
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, Json, Metric, Trial
 from nnilite.tuner import Call

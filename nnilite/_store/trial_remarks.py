@@ -20,7 +20,7 @@ from urllib.parse import quote
 from nnilite._answers.queries import RemarksQuery, TrialRemarks
 from nnilite._store.database_file import transaction
 from nnilite._store.rows import REMARK_COLUMNS, make_remarks
-from nnilite._store.trouble import translated
+from nnilite._store.store_errors import translated
 from nnilite.errors import Conflict, NotFound, StoreError
 from nnilite.records import storable
 

@@ -18,7 +18,7 @@ from nnilite._store.database_file import FILE_NAME, DatabaseFile
 from nnilite._store.notices import NOTICES
 from nnilite._store.recall import Recall
 from nnilite._store.statements import write_records
-from nnilite._store.trouble import translated
+from nnilite._store.store_errors import translated
 from nnilite.errors import StoreError
 
 log = logging.getLogger(__name__)

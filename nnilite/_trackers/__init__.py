@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nnilite._side_processes.keeping import Feeder
+from nnilite._side_processes.supervision import SupervisedProcess
 from nnilite.config import CheckedConfig
 
 
-def list_trackers(directory: Path, config: CheckedConfig) -> list[Feeder]:
+def list_trackers(directory: Path, config: CheckedConfig) -> list[SupervisedProcess]:
     """Return the processes that feed the trackers of a config."""
     return [
-        Feeder(
+        SupervisedProcess(
             f"{tracker.name} (tracker)",
             ("nnilite._trackers", str(directory), str(number)),
             directory / "log" / f"tracker-{tracker.name}.log",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nnilite._answers.backend import FileListing, Piece
-from nnilite._experiments.recorded_starts import read_starts
+from nnilite._experiments.provenance_reading import read_starts
 from nnilite._rest.files import run_in_folder
 from nnilite._store.reader import Reader
 from nnilite._store.recorded_workers import find_workers

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nnilite._side_processes.keeping import Feeder
+from nnilite._side_processes.supervision import SupervisedProcess
 from nnilite.config import CheckedConfig
 
 
-def list_webhooks(directory: Path, config: CheckedConfig, maximize: bool) -> list[Feeder]:
+def list_webhooks(directory: Path, config: CheckedConfig, maximize: bool) -> list[SupervisedProcess]:
     """Return the processes for the webhooks of a config. Their messages to the user go to the manager's log."""
     better = "maximize" if maximize else "minimize"
     return [
-        Feeder(f"webhook {number + 1}", ("nnilite._webhooks", str(directory), str(number), better))
+        SupervisedProcess(f"webhook {number + 1}", ("nnilite._webhooks", str(directory), str(number), better))
         for number, _ in enumerate(config.webhooks)
     ]

@@ -28,7 +28,7 @@ _known_points            constraints between parameters, and trials that run fir
 _ignored_options        which options were set and have no effect
 _services               the sections of training services, read by the plugins' own classes
 shared_storage_config   the section `sharedStorage`
-_algorithm_trial        tries out tuner and assessor, so that a wrong argument is found at its line
+_algorithm_check        tries out tuner and assessor, so that a wrong argument is found at its line
 _load                   makes an ExperimentConfig from a file, a text or a mapping
 _given_fields           the fields that a file or a mapping gives
 _stored                 the form in which an experiment keeps its config

@@ -331,7 +331,7 @@ class ExperimentConfig(Fields):
         The libraries of trackers are only looked for. Afterwards, `warnings` includes those about the algorithms.
         Raises: ConfigError.
         """
-        from nnilite.config._algorithm_trial import construct_all, look_for_libraries
+        from nnilite.config._algorithm_check import construct_all, look_for_libraries
 
         reading = ConfigReading(self._source, self._base)
         look_for_libraries([tracker.name for tracker in self.trackers], webhooks=bool(self.webhooks))

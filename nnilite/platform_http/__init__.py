@@ -38,8 +38,8 @@ When a service opens, a wrong address, login or certificate can never work eithe
 
 client         the calls to a REST interface
 library_calls  the calls of a platform's own library
-_endable       connections that end with the time of a try
-_overtime      ends what takes too long, whatever it is
+_abortable     connections that end with the time of a try
+_deadlines     ends what takes too long, whatever it is
 _patience      how long they are tried, and the pause that a platform asks for
 _problems      their errors, and how they are worded
 """
@@ -48,8 +48,8 @@ from __future__ import annotations
 
 from nnilite._logging.redaction import hide, redact
 from nnilite._loop_waits import in_thread
-from nnilite.platform_http._endable import Try, make_endable
-from nnilite.platform_http._overtime import limited_by
+from nnilite.platform_http._abortable import Try, make_abortable
+from nnilite.platform_http._deadlines import limited_by
 from nnilite.platform_http._problems import (
     AccessRefused,
     CallRefused,
@@ -90,8 +90,12 @@ __all__ = [
     "in_thread",
     "kind_and_cure",
     "limited_by",
+    "make_abortable",
     "make_endable",
     "need_module",
     "redact",
     "retry_after_s",
 ]
+
+make_endable = make_abortable
+"""The old name, which goes with version 0.2."""

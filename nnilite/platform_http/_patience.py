@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from nnilite._network.waiting_person import shorten_patience
+from nnilite._network.interactive_calls import shorten_patience
 from nnilite.platform_http._problems import Throttled
 
 PAUSE_S = (0.5, 10.0)

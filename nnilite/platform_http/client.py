@@ -22,7 +22,7 @@ from nnilite._logging.redaction import hide, redact
 from nnilite._loop_waits import in_thread
 from nnilite.errors import ConfigError, Place
 from nnilite.platform_http import _patience
-from nnilite.platform_http._endable import EndableAdapter, Try
+from nnilite.platform_http._abortable import AbortableAdapter, Try
 from nnilite.platform_http._problems import (
     AccessRefused,
     Missing,
@@ -347,7 +347,7 @@ def as_config_error(config_field: str = "") -> Iterator[None]:
 def _session() -> requests.Session:
     session = requests.Session()
     for scheme in ("http://", "https://"):
-        session.mount(scheme, EndableAdapter())
+        session.mount(scheme, AbortableAdapter())
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     session.headers["User-Agent"] = "nnilite"
     return session

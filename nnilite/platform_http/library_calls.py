@@ -2,7 +2,7 @@
 
 Switch off the library's own retries: they sleep for as long as the platform's `Retry-After` says, and hold a thread
 meanwhile. What is called here may be called twice; a call that must not be made again has a patience of 0. Where the
-library lets its connections be made by `make_endable`, they end with the time of a try.
+library lets its connections be made by `make_abortable`, they end with the time of a try.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nnilite._logging.redaction import redact
 from nnilite._loop_waits import in_thread
 from nnilite.errors import NniliteError
 from nnilite.platform_http import _patience
-from nnilite.platform_http._endable import Try
+from nnilite.platform_http._abortable import Try
 from nnilite.platform_http._problems import Outage, Problem, Throttled
 
 log = logging.getLogger(__name__)

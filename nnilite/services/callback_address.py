@@ -20,7 +20,7 @@ from nnilite._keeper.local_link import SUFFIX, call_with_short_name
 from nnilite._keeper.proof import proves
 from nnilite._logging.sparse_log import SparseLog
 from nnilite._network.host_names import is_loopback
-from nnilite._network.unproven_callers import UnprovenCallers
+from nnilite._network.unauthenticated_callers import UnauthenticatedCallers
 from nnilite.errors import ConfigError, NoCapacity, Place, ServiceError
 from nnilite.service import ServiceContext
 
@@ -28,7 +28,7 @@ __all__ = [
     "CallbackAddress",
     "GivenCallbackAddress",
     "SparseLog",
-    "UnprovenCallers",
+    "UnauthenticatedCallers",
     "callback_socket",
     "connect_to_socket",
     "is_loopback",

@@ -20,7 +20,7 @@ from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._keeper import SHIM
 from nnilite._manager.__main__ import main, parse
-from nnilite._nni import nni_taken
+from nnilite._nni import nni_import
 from nnilite._running import managers
 from nnilite.config import ExperimentConfig
 
@@ -67,7 +67,7 @@ def test_a_view_of_nnis_experiment_ends_by_itself(old: Path, monkeypatch: pytest
     monkeypatch.setattr(ExperimentConfig, "idle_timeout", 1)
     entry = registry.find("oldone12", read_only=True)
     assert entry.origin is not None
-    nni_taken.prepare(entry.origin, entry.directory)
+    nni_import.prepare(entry.origin, entry.directory)
     options = parse(["--directory", str(entry.directory), "--mode", "view", "--port", "0"])
     assert asyncio.run(asyncio.wait_for(main(options), 60)) == 0
 

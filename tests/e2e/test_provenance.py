@@ -24,8 +24,8 @@ from e2e.running import ECHO, Running
 from nnilite import codedir
 from nnilite._cli.nnictl import run
 from nnilite._cli.provenance import _changes
-from nnilite._experiments.recorded_starts import FILE_NAME, read_starts
-from nnilite._manager import start_recording as provenance
+from nnilite._experiments.provenance_reading import FILE_NAME, read_starts
+from nnilite._manager import provenance_recording as provenance
 from nnilite._sdk.worker_facts import NAME
 from nnilite._store.database_file import FILE_NAME as DATABASE
 from nnilite.config import from_dict
@@ -319,7 +319,7 @@ def test_a_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_program_that_hangs_does_not_outlive_its_manager_for_long(tmp_path: Path) -> None:
     code = (
         "import os, pathlib, sys, threading\n"
-        "from nnilite._manager import start_recording as provenance\n"
+        "from nnilite._manager import provenance_recording as provenance\n"
         "from nnilite.testing import eventually\n"
         "provenance._PROGRAM_S, path = 1.0, pathlib.Path(sys.argv[1])\n"
         "command = ['sh', '-c', 'echo $$ > \"$0\"; exec sleep 100', str(path)]\n"

@@ -11,7 +11,7 @@ import pytest
 from nnilite import Search
 from nnilite._cli.nnictl import run
 from nnilite._experiments.documents import write_json
-from nnilite._experiments.recorded_starts import FILE_NAME
+from nnilite._experiments.provenance_reading import FILE_NAME
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
 

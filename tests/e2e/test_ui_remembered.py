@@ -12,7 +12,7 @@ import pytest
 
 from e2e.running import ended_experiment
 from nnilite._experiments import page_memory
-from nnilite._experiments.recorded_starts import FILE_NAME
+from nnilite._experiments.provenance_reading import FILE_NAME
 from nnilite._running.manager_client import Client
 from nnilite.testing import eventually
 from platforms.chromium import faults

@@ -15,8 +15,8 @@ from nnilite._answers.queries import TrialQuery
 from nnilite._experiments.manager_options import ManagerOptions
 from nnilite._manager import __main__ as program
 from nnilite._manager import manager_run
+from nnilite._manager.ready_pipe import ReadyPipe
 from nnilite._manager.served_experiment import ServedExperiment
-from nnilite._manager.starter import Starter
 from nnilite._rest.refusal import status_of
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.writer import Store
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def _served(directory: Path) -> ServedExperiment:
-    return ServedExperiment(directory, "resume", ManagerOptions(), Starter(None), with_parent=False)
+    return ServedExperiment(directory, "resume", ManagerOptions(), ReadyPipe(None), with_parent=False)
 
 
 async def _refusal(asked: Awaitable[Any]) -> NniliteError:

@@ -15,7 +15,7 @@ import pytest
 
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
-from nnilite._network import unproven_callers
+from nnilite._network import unauthenticated_callers
 from nnilite._rest import Options, listen, make_application, server_connections
 from nnilite._rest.refusal import HttpRefusal
 from nnilite._rest.server_connections import room
@@ -30,7 +30,7 @@ MOST = 8
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_connections, "room", lambda limit: MOST)
     # One of the older half is closed by chance; here it is always the oldest, so that the tests know which.
-    monkeypatch.setattr(unproven_callers.random, "choice", lambda callers: callers[0])
+    monkeypatch.setattr(unauthenticated_callers.random, "choice", lambda callers: callers[0])
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
 from nnilite._store.integrity import IntegrityCheck
 from nnilite._store.notices import find_notices
 from nnilite._store.reader import Reader
-from nnilite._store.trouble import translated
+from nnilite._store.store_errors import translated
 from nnilite._store.writer import Store
 from nnilite.errors import StoreError
 from nnilite.records import (

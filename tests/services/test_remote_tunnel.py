@@ -31,7 +31,7 @@ from manager.rest_server import Client, serving
 from nnilite._keeper.link import RestLink
 from nnilite._keeper.proof import ProofSession
 from nnilite._keeper.spec import parse
-from nnilite._network import unproven_callers
+from nnilite._network import unauthenticated_callers
 from nnilite.testing import Receiver, eventually
 from nnilite_remote import _tunnel
 from nnilite_remote._tunnel import TunnelGate
@@ -376,7 +376,7 @@ class SilentChannel:
 def test_a_caller_that_goes_before_its_first_turn_is_closed_by_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the garbage collector closes it, in paramiko's thread while it sends: that one then waits for itself."""
     monkeypatch.setattr(_tunnel, "_UNPROVEN_MOST", 4)
-    monkeypatch.setattr(unproven_callers.random, "choice", lambda older: older[-1])
+    monkeypatch.setattr(unauthenticated_callers.random, "choice", lambda older: older[-1])
     gate, goes_on = TunnelGate("box", lambda: "http://127.0.0.1:1"), threading.Event()
     with closing(gate):
         first = [SilentChannel() for _ in range(4)]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nnilite import codedir
-from nnilite._manager.start_recording import hash_of
+from nnilite._manager.provenance_recording import hash_of
 from nnilite.codedir import list_files, pack
 from nnilite.errors import CodeDirError
 

@@ -16,7 +16,7 @@ import nnilite
 from nnilite import Search
 from nnilite._cli import archive, nnictl
 from nnilite._cli.command_line import USAGE
-from nnilite._cli.interrupt import INTERRUPTED
+from nnilite._cli.ctrl_c import INTERRUPTED
 from nnilite.config import ExperimentConfig, json_schema
 from nnilite.config._record import record_of
 from nnilite.config._services import find_service_record

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import requests
 
-from nnilite.platform_http import LibraryCalls, Outage, Problem, library_calls, make_endable
+from nnilite.platform_http import LibraryCalls, Outage, Problem, library_calls, make_abortable
 from nnilite.testing.bench import eventually
 from nnilite_kubernetes._api import ApiError, Cluster
 from waiting import pause
@@ -70,7 +70,7 @@ async def test_it_holds_no_thread_where_the_connections_can_be_ended(
 ) -> None:
     with requests.Session() as session:
         for adapter in session.adapters.values():
-            make_endable(adapter.poolmanager)
+            make_abortable(adapter.poolmanager)
         for _ in range(3):
             with pytest.raises(Outage):
                 await Foo("Foo", 0.2).run("jobs", lambda: session.get(platform.url, timeout=60), patience_s=0)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nnilite._network.waiting_person import patience_of_at_most
+from nnilite._network.interactive_calls import limit_patience
 from nnilite.platform_http import AccessRefused, LibraryCalls, Outage, Problem
 from nnilite.platform_http import library_calls as calls
 
@@ -31,7 +31,7 @@ def fail() -> None:
 
 
 def test_where_a_person_waits_a_call_has_less_patience(pauses: list[float]) -> None:
-    with patience_of_at_most(0.2), pytest.raises(Outage, match="no jobs: away"):
+    with limit_patience(0.2), pytest.raises(Outage, match="no jobs: away"):
         asyncio.run(Foo("Foo", 5).run("jobs", fail, patience_s=40))
     assert len(pauses) == 1  # the pause before a second try would be longer than that
 

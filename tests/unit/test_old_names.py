@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import nnilite
+from nnilite import platform_http
 from nnilite.services import slots
 
 OLD_NAMES = sorted(path.stem for path in Path(nnilite.__file__).with_name("_old_names").glob("*.py"))
@@ -25,3 +26,7 @@ def test_an_old_name_is_the_same_module_and_warns(name: str, monkeypatch: pytest
 
 def test_the_old_name_of_the_slot_allocator_is_the_same_class() -> None:
     assert slots.SlotDesk is slots.SlotAllocator
+
+
+def test_the_old_name_of_make_abortable_is_the_same_function() -> None:
+    assert platform_http.make_endable is platform_http.make_abortable

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._store.trouble import translated
+from nnilite._store.store_errors import translated
 from nnilite.errors import StoreError, explain_os_error
 
 CURE = r"raise the limit of open files \(`ulimit -n`\)"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pytest
 
 from nnilite import platform_http as http
-from nnilite._network.waiting_person import patience_of_at_most
+from nnilite._network.interactive_calls import limit_patience
 from nnilite.errors import ConfigError, Conflict, JobRefused, NotFound, ServiceError
 from nnilite.platform_http import Credential, HttpConfig, HttpRequest, PlatformHttp
 from nnilite.testing import eventually
@@ -184,7 +184,7 @@ def test_where_a_person_waits_a_call_has_less_patience(platform, monkeypatch):
     platform.server.stop()
     tries = []
     monkeypatch.setattr("nnilite.platform_http.client.random.uniform", lambda *bounds: tries.append(bounds) or 10.0)
-    with patience_of_at_most(0.2):
+    with limit_patience(0.2):
         failure(platform, HttpRequest("GET", "/jobs"))
     assert len(tries) == 1  # the pause before a second try would be longer than that
 

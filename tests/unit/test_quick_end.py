@@ -13,15 +13,15 @@ pytestmark = pytest.mark.process
 
 LEFT = """
 import atexit, runpy, sys
-from nnilite._manager import standing_by
+from nnilite._manager import standby
 
 
 class Part:
     def __del__(self):
         print("it is taken apart")
 
-standing_by.part = Part()
-standing_by.await_arguments = lambda: atexit.register(print, "it is done") and []
+standby.part = Part()
+standby.await_arguments = lambda: atexit.register(print, "it is done") and []
 sys.argv[1:] = ["--stand-by", "1"]
 runpy.run_module("nnilite._manager", run_name="__main__", alter_sys=True)
 """

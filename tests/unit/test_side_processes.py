@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from nnilite._side_processes import side_process
-from nnilite._side_processes.keeping import Feeder, _started
 from nnilite._side_processes.side_process import is_alone
+from nnilite._side_processes.supervision import SupervisedProcess, _started
 from nnilite_local._fork_server_client import _start_process
 
 
@@ -38,7 +38,7 @@ def test_a_link_in_the_place_of_a_lock_is_not_followed(tmp_path: Path, mine: Pat
 async def test_what_lies_in_the_place_of_a_log_is_replaced(tmp_path: Path, mine: Path, what: str) -> None:
     log = tmp_path / "tracker-mlflow.log"
     log.symlink_to(mine) if what == "link" else os.mkfifo(log)
-    process = await _started(Feeder("a tracker", ("this",), log))
+    process = await _started(SupervisedProcess("a tracker", ("this",), log))
     assert await process.wait() == 0
     assert "Beautiful is better than ugly." in log.read_text()
     assert mine.read_text() == "mine"

@@ -23,7 +23,7 @@ import nnilite
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._experiments.registry import RegistryEntry
-from nnilite._manager.starter import Starter
+from nnilite._manager.ready_pipe import ReadyPipe
 from nnilite._running import launch, manager_process, managers
 from nnilite._running.manager_process import ManagerProcess
 from nnilite._running.managers import NotRunning
@@ -51,13 +51,13 @@ def test_packing_takes_as_long_as_it_takes(
     pipe: tuple[FileIO, int], process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start may take a minute without a word; while it packs, it says so, and the words come before the answer."""
-    monkeypatch.setattr("nnilite._manager.starter._SHOWN_EVERY_S", 0.0)
+    monkeypatch.setattr("nnilite._manager.ready_pipe._SHOWN_EVERY_S", 0.0)
     reader, writer = pipe
     seen: list[tuple[int, int]] = []
-    starter = Starter(writer)
+    ready_pipe = ReadyPipe(writer)
     for done in (10, 20, 30):
-        starter.packed(done, 30)
-    starter.answer({"ready": "yes", "url": "http://127.0.0.1:1"})
+        ready_pipe.packed(done, 30)
+    ready_pipe.answer({"ready": "yes", "url": "http://127.0.0.1:1"})
     answer = ManagerProcess(process, reader, BytesIO()).answer(lambda *amounts: seen.append(amounts))
     assert answer == {"ready": "yes", "url": "http://127.0.0.1:1"}
     assert seen == [(10, 30), (20, 30), (30, 30)]
@@ -67,11 +67,11 @@ def test_a_start_is_seen_behind_words_on_the_packing(
     pipe: tuple[FileIO, int], process: subprocess.Popen[bytes]
 ) -> None:
     reader, writer = pipe
-    starter, manager = Starter(writer), ManagerProcess(process, reader, BytesIO())
-    starter.packed(10, 10)
+    ready_pipe, manager = ReadyPipe(writer), ManagerProcess(process, reader, BytesIO())
+    ready_pipe.packed(10, 10)
     assert not manager.is_ready()
-    starter.packed(10, 10)
-    starter.answer({"ready": "yes", "url": ""})
+    ready_pipe.packed(10, 10)
+    ready_pipe.answer({"ready": "yes", "url": ""})
     assert manager.is_ready()
 
 
@@ -79,7 +79,7 @@ def test_a_starter_that_does_not_listen_holds_no_packing_up(pipe: tuple[FileIO, 
     _, writer = pipe
     while select.select([], [writer], [], 0)[1]:
         os.write(writer, b"x" * 4096)
-    packing = threading.Thread(target=Starter(writer).packed, args=(1, 1), daemon=True)
+    packing = threading.Thread(target=ReadyPipe(writer).packed, args=(1, 1), daemon=True)
     packing.start()
     packing.join(60)
     assert not packing.is_alive()
@@ -89,11 +89,11 @@ def test_a_starter_that_does_not_listen_holds_no_packing_up(pipe: tuple[FileIO, 
 def test_what_packs_on_after_the_answer_writes_into_no_other_file(pipe: tuple[FileIO, int], tmp_path: Path) -> None:
     """The number of the pipe is given to the next file that is opened."""
     reader, writer = pipe
-    starter = Starter(writer)
-    starter.answer({"error": "no", "kind": "other"})
+    ready_pipe = ReadyPipe(writer)
+    ready_pipe.answer({"error": "no", "kind": "other"})
     with (tmp_path / "database").open("wb"):
-        starter.packed(1, 1)
-        starter.answer({"error": "no", "kind": "other"})
+        ready_pipe.packed(1, 1)
+        ready_pipe.answer({"error": "no", "kind": "other"})
     assert (tmp_path / "database").read_bytes() == b""
     assert reader.readline() == b'{"error": "no", "kind": "other"}\n'
 
@@ -101,10 +101,10 @@ def test_what_packs_on_after_the_answer_writes_into_no_other_file(pipe: tuple[Fi
 def test_a_starter_that_is_gone_does_not_matter(pipe: tuple[FileIO, int]) -> None:
     reader, writer = pipe
     reader.close()
-    starter = Starter(writer)
-    starter.packed(1, 1)
-    starter.answer({"ready": "yes"})
-    assert starter._pipe is None
+    ready_pipe = ReadyPipe(writer)
+    ready_pipe.packed(1, 1)
+    ready_pipe.answer({"ready": "yes"})
+    assert ready_pipe._pipe is None
 
 
 CONFIG = {

@@ -12,7 +12,7 @@ import pytest
 
 from nnilite._answers.queries import Owed
 from nnilite._engine import messages
-from nnilite._running import handing_over
+from nnilite._running import final_delivery
 from nnilite._store.writer import Store
 from nnilite._trackers import feed
 from nnilite._trackers.feed import Feed, find_position_file
@@ -110,8 +110,8 @@ class Answering:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, trials: int, takes: bool = True) -> None:
         self.now_s, self._trials, self._takes = 0.0, trials, takes
-        monkeypatch.setattr(handing_over.time, "monotonic", lambda: self.now_s)
-        monkeypatch.setattr(handing_over.time, "sleep", self._pass)
+        monkeypatch.setattr(final_delivery.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(final_delivery.time, "sleep", self._pass)
 
     def _pass(self, seconds: float) -> None:
         self.now_s += seconds
@@ -125,7 +125,7 @@ class Answering:
 
 def test_the_wait_lasts_as_long_as_something_is_taken_and_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     manager, told = Answering(monkeypatch, 300), list[str]()
-    assert handing_over.wait_until_sent(manager, told.append)["owed"] == []  # type: ignore[arg-type]
+    assert final_delivery.wait_until_sent(manager, told.append)["owed"] == []  # type: ignore[arg-type]
     assert 309.0 <= manager.now_s <= 312.0
     assert told[0] == (
         "Waiting until trackers and webhooks have everything: mlflow (tracker) has not got 300 trials; "
@@ -136,23 +136,23 @@ def test_the_wait_lasts_as_long_as_something_is_taken_and_tells_how_far_it_is(mo
 
 def test_the_wait_is_given_up_when_nothing_is_taken_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     manager = Answering(monkeypatch, 2, takes=False)
-    left = handing_over.find_owed(handing_over.wait_until_sent(manager, lambda _: None))  # type: ignore[arg-type]
+    left = final_delivery.find_undelivered(final_delivery.wait_until_sent(manager, lambda _: None))  # type: ignore[arg-type]
     assert 60.0 <= manager.now_s <= 61.0
-    assert handing_over.sentence(left, "abcd").startswith(
+    assert final_delivery.sentence(left, "abcd").startswith(
         "mlflow (tracker) has not got 2 trials; `nnictl resume abcd --foreground` sends the rest"
     )
 
 
 def test_the_wait_has_an_end_although_something_is_always_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     manager = Answering(monkeypatch, 1_000_000)
-    handing_over.wait_until_sent(manager, lambda _: None)  # type: ignore[arg-type]
+    final_delivery.wait_until_sent(manager, lambda _: None)  # type: ignore[arg-type]
     assert 3600.0 <= manager.now_s <= 3601.0
 
 
 def test_what_is_taken_in_the_usual_moment_is_waited_for_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     manager = Answering(monkeypatch, 3)
     manager.now_s = 12.5
-    handing_over.wait_until_sent(manager, lambda sentence: pytest.fail(sentence))  # type: ignore[arg-type]
+    final_delivery.wait_until_sent(manager, lambda sentence: pytest.fail(sentence))  # type: ignore[arg-type]
     assert manager.now_s <= 14.0
 
 
@@ -162,11 +162,11 @@ def test_what_is_taken_in_the_usual_moment_is_waited_for_without_a_word(monkeypa
 )
 def test_what_is_owed_is_said_in_words(counts: tuple[int, int, int], words: str) -> None:
     one = dict(zip(("trials", "results", "messages"), counts, strict=True), name="x")
-    assert handing_over.describe_owed([one]) == f"x has not got {words}"
+    assert final_delivery.describe_undelivered([one]) == f"x has not got {words}"
 
 
 def test_an_earlier_version_and_one_without_trackers_owe_nothing() -> None:
-    assert handing_over.find_owed({}) == []
+    assert final_delivery.find_undelivered({}) == []
     states = itertools.product(["DONE", "STOPPED"], [{}, {"trackers": []}, {"webhooks": [{}]}])
-    waits = [handing_over.may_owe({"state": state, "config": config}) for state, config in states]
+    waits = [final_delivery.may_owe({"state": state, "config": config}) for state, config in states]
     assert waits == [False, False, True, False, False, False]

@@ -16,7 +16,7 @@ import pytest
 import nnilite
 from nnilite._cli.provenance import differences
 from nnilite._engine.known_workers import MOST, KnownWorkers
-from nnilite._experiments.recorded_starts import comparable, describe_gpus
+from nnilite._experiments.provenance_reading import comparable, describe_gpus
 from nnilite._sdk import worker_facts
 from nnilite._store.recorded_workers import find_workers
 from nnilite.records import Attributed

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nnilite.disk_room import DiskRoom
 from nnilite.foreign_files import copy_folder
-from nnilite.platform_http import make_endable
+from nnilite.platform_http import make_abortable
 from nnilite.records import Json
 from nnilite_aml._calls import AzureCalls
 from nnilite_aml._config import AmlConfig
@@ -115,7 +115,7 @@ class AmlWorkspace:
             self._transport = RequestsTransport(connection_timeout=timeout_s, read_timeout=timeout_s)
             self._transport.open()
             for adapter in self._transport.session.adapters.values():
-                make_endable(adapter.poolmanager)
+                make_abortable(adapter.poolmanager)
         return self._transport
 
     async def close(self) -> None:

@@ -26,7 +26,7 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 
 from nnilite.errors import ServiceError
-from nnilite.platform_http import Try, limited_by, make_endable
+from nnilite.platform_http import Try, limited_by, make_abortable
 from nnilite.records import Json
 from nnilite_kubernetes._connections import ApiConnections
 from nnilite_kubernetes._exec import Execution
@@ -126,7 +126,7 @@ class Cluster:
         """Make new connections: certificates belong to them."""
         configuration = self._credentials.configuration
         pool = RESTClientObject(configuration).pool_manager
-        make_endable(pool)
+        make_abortable(pool)
         self._connections.count(pool)
         return _Way(configuration, pool)
 

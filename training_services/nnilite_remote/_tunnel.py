@@ -5,8 +5,8 @@ from this program, which needs no sign-in. So nothing passes through directly: e
 new one goes to the manager if it is a request that keepers make.
 
 A caller has proven itself once the manager has accepted the head of a request with a proof. Until then only few
-callers may be connected, and one is closed for the next (see `UnprovenCallers`); each has little time, and no more
-than a head is read from it.
+callers may be connected, and one is closed for the next (see `UnauthenticatedCallers`); each has little time, and no
+more than a head is read from it.
 No caller has a thread: one event loop in one thread serves all callers of a machine. The thread belongs to that machine
 because sending on its connection may block.
 """
@@ -23,7 +23,7 @@ from typing import Any
 
 from paramiko.ssh_exception import SSHException
 
-from nnilite.services.callback_address import SparseLog, UnprovenCallers
+from nnilite.services.callback_address import SparseLog, UnauthenticatedCallers
 from nnilite.services.task_ends import end_tasks
 from nnilite_remote._tunnel_request import MAX_HEAD_BYTES, TunnelRefused, TunnelRequest, parse_head
 from nnilite_remote._tunnel_upstream import PIECE_BYTES, PROOF_HEADER, ManagerAway, ManagerReply, TunnelUpstream
@@ -128,7 +128,7 @@ class TunnelGate:
         self._closed = False
         # Those that have come and are not yet in `_unproven`: paramiko's thread may be faster than the gate's.
         self._arriving = threading.BoundedSemaphore(_UNPROVEN_MOST)
-        self._unproven: UnprovenCallers[_TunnelCaller] = UnprovenCallers(_UNPROVEN_MOST)
+        self._unproven: UnauthenticatedCallers[_TunnelCaller] = UnauthenticatedCallers(_UNPROVEN_MOST)
         self._proven: dict[_TunnelCaller, None] = {}
         self._refusals = SparseLog()
 

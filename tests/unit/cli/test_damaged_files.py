@@ -23,7 +23,7 @@ from nnilite._experiments.documents import read_content, write_json
 from nnilite._experiments.experiment_token import read_user_token
 from nnilite._experiments.manager_state import read_manager
 from nnilite._manager.__main__ import parse, serve
-from nnilite._manager.starter import Starter
+from nnilite._manager.ready_pipe import ReadyPipe
 from nnilite._running import launch, removal
 from nnilite._store.database_file import FILE_NAME
 from nnilite.config import load_stored
@@ -145,7 +145,7 @@ def test_an_experiment_of_a_newer_nnilite_is_called_so_and_not_a_mistake_in_its_
     for mode in ("resume", "view"):
         options = parse(["--directory", str(whole), "--mode", mode])
         with pytest.raises(StoreError, match="written by a newer nnilite"):
-            asyncio.run(serve(options, Starter(None), cast(Any, None)))
+            asyncio.run(serve(options, ReadyPipe(None), cast(Any, None)))
 
 
 def unreadable(path: Path) -> Path:

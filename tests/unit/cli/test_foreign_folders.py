@@ -22,8 +22,8 @@ from nnilite._experiments.documents import write_content
 from nnilite._experiments.experiment_token import read_user_token
 from nnilite._experiments.locking import ManagerLock
 from nnilite._logging.log_file import open_log
+from nnilite._manager.disk_reserve import DiskReserve
 from nnilite._manager.log_limits import MOST_LOG_BYTES, LogLimits
-from nnilite._manager.stop_reserve import StopReserve
 from nnilite._store.database_file import FILE_NAME, refuse_newer_database
 from nnilite._store.writer import Store
 from nnilite.errors import StoreError
@@ -106,7 +106,7 @@ def test_a_link_in_the_place_of_a_draft_leads_nowhere(whole: Path, tmp_path: Pat
     for name in ("token", "stop-reserve"):
         (whole / f".{name}.{os.getpid()}").symlink_to(mine)
     write_content(whole / "token", b"a new token")
-    StopReserve(whole).keep()
+    DiskReserve(whole).keep()
     assert mine.read_text() == "mine"
     assert (whole / "token").read_text() == "a new token"
     assert (whole / "stop-reserve").stat().st_size == 1 << 20

@@ -20,7 +20,7 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler, stream_request_body
 
 from nnilite.errors import NniliteError
-from nnilite.services.callback_address import UnprovenCallers, proves
+from nnilite.services.callback_address import UnauthenticatedCallers, proves
 from nnilite_redis._mail import Letter
 from nnilite_redis._relay import ANSWER_HEADERS, MAX_BODY_BYTES, REQUEST_HEADERS, is_of_keeper
 
@@ -72,7 +72,7 @@ class _NewConnections:
     """The connections that have not proven yet who sent them."""
 
     def __init__(self) -> None:
-        self._streams: UnprovenCallers[IOStream] = UnprovenCallers(_UNPROVEN_MOST)
+        self._streams: UnauthenticatedCallers[IOStream] = UnauthenticatedCallers(_UNPROVEN_MOST)
 
     def add(self, stream: IOStream) -> None:
         if self._streams.is_full:

@@ -8,7 +8,7 @@ from typing import Any
 from nnilite._experiments import registry
 from nnilite._experiments.documents import read_document
 from nnilite._experiments.registry import RegistryEntry
-from nnilite._running import handing_over, reading
+from nnilite._running import final_delivery, reading
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import Unreachable
 from nnilite.errors import NniliteError
@@ -16,10 +16,10 @@ from nnilite.errors import NniliteError
 
 def hand_over(manager: Client, profile: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
     """Wait until everything is sent, or Ctrl-C. Return the last profile that is known."""
-    if not handing_over.may_owe(profile):
+    if not final_delivery.may_owe(profile):
         return profile
     try:
-        return handing_over.wait_until_sent(manager, say)
+        return final_delivery.wait_until_sent(manager, say)
     except KeyboardInterrupt:
         say("\nEnding without waiting any longer; what is not sent is kept.")
     except Unreachable:  # it was stopped meanwhile
@@ -27,13 +27,13 @@ def hand_over(manager: Client, profile: dict[str, Any], say: Callable[[str], Non
     return profile
 
 
-def warn_of_owed(entry: RegistryEntry) -> bool:
+def warn_of_undelivered(entry: RegistryEntry) -> bool:
     """Warn of what trackers and webhooks have not got, after the manager's end. Return whether there is anything."""
     from nnilite._cli.nnictl import warn
 
     owed = _left(entry)
     if owed:
-        warn(f"{handing_over.sentence(owed, entry.id)}.")
+        warn(f"{final_delivery.sentence(owed, entry.id)}.")
     return bool(owed)
 
 
@@ -44,6 +44,6 @@ def _left(entry: RegistryEntry) -> list[dict[str, Any]]:
             return []
         # The manager has ended since `entry` was read: the registry knows the new state.
         with reading.opened(registry.entry(entry.id) or entry) as client:
-            return handing_over.find_owed(client.profile())
+            return final_delivery.find_undelivered(client.profile())
     except (NniliteError, OSError):  # it is gone, or cannot be read, which other commands report
         return []

@@ -30,8 +30,8 @@ from typing import Any
 from nnilite import codedir
 from nnilite._engine.engine import CLEANUP_S
 from nnilite._experiments.documents import as_json, write_content
-from nnilite._experiments.recorded_starts import FILE_NAME, read_starts
-from nnilite._manager.own_processors import count_processors
+from nnilite._experiments.provenance_reading import FILE_NAME, read_starts
+from nnilite._manager.cpu_quota import count_processors
 from nnilite._sdk.worker_facts import list_packages
 from nnilite._version import __version__
 from nnilite.config import CheckedConfig

@@ -14,7 +14,7 @@ _longest_patience_s: ContextVar[float] = ContextVar("longest_patience_s", defaul
 
 
 @contextmanager
-def patience_of_at_most(seconds: float) -> Iterator[None]:
+def limit_patience(seconds: float) -> Iterator[None]:
     """Try each call of this block for at most that long, as where a person waits for the answer."""
     before = _longest_patience_s.set(seconds)
     try:

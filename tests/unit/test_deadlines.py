@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from nnilite.platform_http import limited_by
-from nnilite.platform_http._overtime import _Deadline, _Deadlines
+from nnilite.platform_http._deadlines import _Deadline, _Deadlines
 
 
 def test_what_takes_too_long_is_ended_while_longer_limits_wait() -> None:

@@ -53,26 +53,26 @@ class Try:
                 _shut(self._link)
 
 
-def make_endable(manager: PoolManager) -> None:
+def make_abortable(manager: PoolManager) -> None:
     """Make the connections of a pool manager, from now on, such that a `Try` can end them."""
     if manager.pool_classes_by_scheme == PoolManager(0).pool_classes_by_scheme:  # those through SOCKS are others
         manager.pool_classes_by_scheme = _POOLS
 
 
-class EndableAdapter(HTTPAdapter):
+class AbortableAdapter(HTTPAdapter):
     """Makes connections that a `Try` can end."""
 
     def init_poolmanager(self, *words: Any, **more: Any) -> None:
         super().init_poolmanager(*words, **more)
-        make_endable(self.poolmanager)
+        make_abortable(self.poolmanager)
 
     def proxy_manager_for(self, proxy: str, **more: Any) -> Any:
         manager = super().proxy_manager_for(proxy, **more)
-        make_endable(manager)
+        make_abortable(manager)
         return manager
 
 
-class _Endable(HTTPConnection):
+class _Abortable(HTTPConnection):
     _twin: socket.socket | None = None  # a second descriptor of the socket: TLS replaces the first one
 
     def _new_conn(self) -> socket.socket:
@@ -97,19 +97,19 @@ class _Endable(HTTPConnection):
             tried.use(self._twin)
 
 
-class _EndableTls(_Endable, HTTPSConnection):
+class _AbortableTls(_Abortable, HTTPSConnection):
     pass
 
 
-class _EndablePool(HTTPConnectionPool):
-    ConnectionCls = _Endable
+class _AbortablePool(HTTPConnectionPool):
+    ConnectionCls = _Abortable
 
 
-class _EndableTlsPool(HTTPSConnectionPool):
-    ConnectionCls = _EndableTls
+class _AbortableTlsPool(HTTPSConnectionPool):
+    ConnectionCls = _AbortableTls
 
 
-_POOLS = {"http": _EndablePool, "https": _EndableTlsPool}
+_POOLS = {"http": _AbortablePool, "https": _AbortableTlsPool}
 
 
 def _shut(link: socket.socket) -> None:

@@ -28,7 +28,7 @@ def find_file_id(path: Path) -> FileId | None:
     return found.st_dev, found.st_ino
 
 
-class PlaceOf:
+class DatabaseIdentity:
     """The identities of the files of one database, as they were when it was opened."""
 
     def __init__(self, path: Path) -> None:

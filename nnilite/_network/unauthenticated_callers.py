@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 Caller = TypeVar("Caller")
 
 
-class UnprovenCallers(Generic[Caller]):
+class UnauthenticatedCallers(Generic[Caller]):
     """The callers without a proof. Half as many as `most` may stay in addition if they have sent a valid head."""
 
     def __init__(self, most: int) -> None:

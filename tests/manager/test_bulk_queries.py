@@ -17,7 +17,7 @@ import pytest
 from nnilite._answers.backend import TrialQuery
 from nnilite._answers.bulk_queries import ImportanceMethod, PageCursor, Table
 from nnilite._engine import messages
-from nnilite._rest.insight import write_rows
+from nnilite._rest.bulk_handlers import write_rows
 from nnilite._store import tables
 from nnilite._store.importance import columns, compute, flatten
 from nnilite._store.reader import Reader

@@ -18,7 +18,7 @@ _BYTES = 1 << 20
 _ROOM = 2
 
 
-class StopReserve:
+class DiskReserve:
     """The file. All methods block shortly, raise nothing, and may be called in any thread."""
 
     def __init__(self, directory: Path) -> None:

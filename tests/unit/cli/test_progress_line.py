@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nnilite import codedir
-from nnilite._cli import create, long_work
+from nnilite._cli import create, progress_line
 from nnilite._cli.nnictl import run, warn
 from nnilite.testing import eventually
 
@@ -30,7 +30,7 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """A terminal for standard error, and work that counts as long at once."""
-    monkeypatch.setattr(long_work, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(progress_line, "PATIENCE_S", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     return Terminal()
@@ -41,23 +41,23 @@ def works(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What commands say of their work when it has gone as far as was expected, at the end of each part."""
     said: list[str] = []
 
-    class Heard(long_work.Work):
+    class Heard(progress_line.Work):
         def goes_on(self, name: str) -> None:
             said.append(f"{self.name}: {self.done == self.total > 0}")
             super().goes_on(name)
 
     @contextmanager
-    def shown(name: str, tell: object = long_work.SIZE, *, quiet: bool = False) -> Iterator[long_work.Work]:
-        work = Heard(name, long_work.SIZE)
+    def shown(name: str, tell: object = progress_line.SIZE, *, quiet: bool = False) -> Iterator[progress_line.Work]:
+        work = Heard(name, progress_line.SIZE)
         yield work
         said.append(f"{work.name}: {work.done == work.total > 0}, {'quiet' if quiet else 'shown'}")
 
-    monkeypatch.setattr(long_work, "shown", shown)
+    monkeypatch.setattr(progress_line, "shown", shown)
     return said
 
 
 def test_a_long_work_is_shown_until_it_ends(terminal: Terminal) -> None:
-    with redirect_stderr(terminal), long_work.shown("Saving") as work:
+    with redirect_stderr(terminal), progress_line.shown("Saving") as work:
         work.expect(4 << 20)
         work.advance(1 << 20)
         eventually(lambda: "Saving" in terminal.getvalue() and "1 MB of 4 MB" in terminal.getvalue())
@@ -67,7 +67,7 @@ def test_a_long_work_is_shown_until_it_ends(terminal: Terminal) -> None:
 
 def test_an_interrupted_work_leaves_a_clean_line(terminal: Terminal) -> None:
     def interrupted() -> None:
-        with long_work.shown("Saving"):
+        with progress_line.shown("Saving"):
             eventually(lambda: "Saving" in terminal.getvalue())
             raise KeyboardInterrupt
 
@@ -78,7 +78,7 @@ def test_an_interrupted_work_leaves_a_clean_line(terminal: Terminal) -> None:
 
 def test_warnings_stay_readable_above_the_line(terminal: Terminal) -> None:
     with redirect_stderr(terminal):
-        with long_work.shown("Saving"):
+        with progress_line.shown("Saving"):
             eventually(lambda: "Saving" in terminal.getvalue())
             warn("a link is left out.")
             eventually(lambda: "WARNING: a link is left out." in terminal.getvalue())
@@ -86,8 +86,8 @@ def test_warnings_stay_readable_above_the_line(terminal: Terminal) -> None:
 
 
 def test_a_quick_work_shows_nothing(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_work, "PATIENCE_S", 3600.0)
-    with redirect_stderr(terminal), long_work.shown("Saving"):
+    monkeypatch.setattr(progress_line, "PATIENCE_S", 3600.0)
+    with redirect_stderr(terminal), progress_line.shown("Saving"):
         pass
     assert terminal.getvalue() == ""
 
@@ -95,15 +95,15 @@ def test_a_quick_work_shows_nothing(terminal: Terminal, monkeypatch: pytest.Monk
 def test_neither_a_pipe_nor_json_shows_progress(terminal: Terminal) -> None:
     pipe = io.StringIO()
     before = set(threading.enumerate())
-    with redirect_stderr(terminal), long_work.shown("Saving", quiet=True):
+    with redirect_stderr(terminal), progress_line.shown("Saving", quiet=True):
         assert set(threading.enumerate()) <= before  # nothing waits to show it
-    with redirect_stderr(pipe), long_work.shown("Saving"):
+    with redirect_stderr(pipe), progress_line.shown("Saving"):
         assert set(threading.enumerate()) <= before
     assert (terminal.getvalue(), pipe.getvalue()) == ("", "")
 
 
 def test_the_words_tell_what_is_known() -> None:
-    work = long_work.Work("Exporting", long_work.format_trials)
+    work = progress_line.Work("Exporting", progress_line.format_trials)
     assert work.progress().endswith("s")
     work.expect(10)
     work.advance(5)
@@ -141,7 +141,7 @@ def test_packing_tells_how_far_it_is(tmp_path: Path) -> None:
 
 
 def test_the_packing_of_a_manager_is_shown_and_then_the_rest_of_its_start() -> None:
-    work = long_work.Work("Starting", long_work.SIZE)
+    work = progress_line.Work("Starting", progress_line.SIZE)
     create.packed(work, 5 << 20, 10 << 20)
     assert (work.name, work.progress()) == ("Packing the code", "5 MB of 10 MB")
     create.packed(work, 10 << 20, 10 << 20)

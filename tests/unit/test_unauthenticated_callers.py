@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nnilite._network.unproven_callers import UnprovenCallers
+from nnilite._network.unauthenticated_callers import UnauthenticatedCallers
 
 MOST = 64
 
 
-def full() -> UnprovenCallers[int]:
-    callers: UnprovenCallers[int] = UnprovenCallers(MOST)
+def full() -> UnauthenticatedCallers[int]:
+    callers: UnauthenticatedCallers[int] = UnauthenticatedCallers(MOST)
     for caller in range(MOST):
         assert not callers.is_full
         callers.add(caller)
@@ -63,7 +63,7 @@ def test_heads_have_half_the_room_and_close_one_of_their_own() -> None:
 
 
 def test_where_nobody_is_silent_one_of_the_others_is_taken() -> None:
-    callers: UnprovenCallers[str] = UnprovenCallers(MOST)
+    callers: UnauthenticatedCallers[str] = UnauthenticatedCallers(MOST)
     callers.add("a")
     callers.hear("a")
     assert (callers.remove_one(), callers.remove_one()) == ("a", None)

@@ -26,33 +26,33 @@ _LONGEST_DELAY_S = 300.0
 
 
 @dataclass(frozen=True)
-class Feeder:
-    """A process to keep. `command` is a module and its words; its output goes to `output`, or to the manager's log."""
+class SupervisedProcess:
+    """A process to keep running. Without `output` it writes to the manager's log. `command`: module and arguments."""
 
     title: str
     command: tuple[str, ...]
     output: Path | None = None
 
 
-async def keep_fed(feeders: Sequence[Feeder], over: asyncio.Event) -> None:
+async def supervise(specs: Sequence[SupervisedProcess], over: asyncio.Event) -> None:
     """Keep the processes running until `over`, and then with the rest, for some seconds."""
-    await asyncio.gather(*(_keep(feeder, over) for feeder in feeders))
+    await asyncio.gather(*(_keep_running(spec, over) for spec in specs))
 
 
-async def _keep(feeder: Feeder, over: asyncio.Event) -> None:
+async def _keep_running(spec: SupervisedProcess, over: asyncio.Event) -> None:
     delay_s = _FIRST_DELAY_S
     while True:
         try:
-            process = await _started(feeder)
+            process = await _started(spec)
         # The disk may be full, or the manager out of files.
         except OSError as error:
-            log.error("%s cannot be fed now: %s", feeder.title, error)
+            log.error("%s cannot be fed now: %s", spec.title, error)
         else:
             if await _within(over, process.wait()):
-                await _finish(process, feeder)
+                await _finish(process, spec)
                 return
-            where = f"; see log/{feeder.output.name}" if feeder.output else ""
-            log.error("%s ended with exit code %s%s", feeder.title, process.returncode, where)
+            where = f"; see log/{spec.output.name}" if spec.output else ""
+            log.error("%s ended with exit code %s%s", spec.title, process.returncode, where)
         if await _within(over, asyncio.sleep(delay_s)):
             return
         delay_s = min(delay_s * 2, _LONGEST_DELAY_S)
@@ -69,22 +69,22 @@ async def _within(over: asyncio.Event, work: Coroutine[Any, Any, object]) -> boo
     return over.is_set()
 
 
-async def _started(feeder: Feeder) -> asyncio.subprocess.Process:
+async def _started(spec: SupervisedProcess) -> asyncio.subprocess.Process:
     with contextlib.ExitStack() as opened:
-        out = opened.enter_context(os.fdopen(open_log(feeder.output), "ab")) if feeder.output else None
+        out = opened.enter_context(os.fdopen(open_log(spec.output), "ab")) if spec.output else None
         return await asyncio.create_subprocess_exec(
-            *module_command(*feeder.command), stdin=asyncio.subprocess.PIPE, stdout=out, stderr=out
+            *module_command(*spec.command), stdin=asyncio.subprocess.PIPE, stdout=out, stderr=out
         )
 
 
-async def _finish(process: asyncio.subprocess.Process, feeder: Feeder) -> None:
+async def _finish(process: asyncio.subprocess.Process, spec: SupervisedProcess) -> None:
     """Let the process hand over what is stored, for some seconds, and end it."""
     if process.stdin is not None:
         process.stdin.close()
     try:
         await asyncio.wait_for(process.wait(), LAST_S)
     except asyncio.TimeoutError:
-        log.warning("%s has not received everything; the rest is sent after a resume", feeder.title)
+        log.warning("%s has not received everything; the rest is sent after a resume", spec.title)
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()

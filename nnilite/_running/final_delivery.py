@@ -31,13 +31,15 @@ def wait_until_sent(manager: Client, tell: Callable[[str], None]) -> dict[str, A
     shown, shown_s, least = "", began + _USUAL_S - _SHOWN_EVERY_S, None
     while True:
         profile = manager.profile()
-        owed, now = find_owed(profile), time.monotonic()
+        owed, now = find_undelivered(profile), time.monotonic()
         left = sum(amounts(one) for one in owed)
         if least is None or left < least:
             least, still_since = left, now
         if (not owed and now > began + _SETTLED_S) or now > still_since + STILL_S or now > began + MOST_S:
             return profile
-        line = f"Waiting until trackers and webhooks have everything: {describe_owed(owed)}; Ctrl-C waits no longer"
+        line = (
+            f"Waiting until trackers and webhooks have everything: {describe_undelivered(owed)}; Ctrl-C waits no longer"
+        )
         if owed and line != shown and now > shown_s + _SHOWN_EVERY_S:
             tell(line)
             shown, shown_s = line, now
@@ -50,7 +52,7 @@ def may_owe(profile: Mapping[str, Any]) -> bool:
     return bool(config.get("trackers") or config.get("webhooks")) and profile["state"] != "STOPPED"
 
 
-def find_owed(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
+def find_undelivered(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what is owed by the profile of a manager; one of an earlier version does not have it."""
     return list(profile.get("owed") or [])
 
@@ -59,14 +61,16 @@ def amounts(owed: dict[str, Any]) -> int:
     return int(owed["trials"] + owed["results"] + owed["messages"])
 
 
-def describe_owed(owed: Owed) -> str:
+def describe_undelivered(owed: Owed) -> str:
     """Return `mlflow (tracker) has not got 2 trials and 40 results, webhook 1 has not got 3 messages`."""
     return ", ".join(f"{one['name']} has not got {_amount(one)}" for one in owed)
 
 
 def sentence(owed: Owed, experiment: str) -> str:
     """Return what is still owed and to which receiver, and the command that sends it."""
-    return f"{describe_owed(owed)}; `nnictl resume {experiment} --foreground` sends the rest, and log/ may show why"
+    return (
+        f"{describe_undelivered(owed)}; `nnictl resume {experiment} --foreground` sends the rest, and log/ may show why"
+    )
 
 
 def _amount(one: dict[str, Any]) -> str:

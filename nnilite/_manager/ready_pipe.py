@@ -19,7 +19,7 @@ from nnilite.records import Json
 _SHOWN_EVERY_S = 0.2
 
 
-class Starter:
+class ReadyPipe:
     """The process that waits for this one to be ready. Without a pipe there is none."""
 
     def __init__(self, pipe: int | None) -> None:

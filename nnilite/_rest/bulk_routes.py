@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nnilite._answers.bulk_queries import ImportanceMethod
 from nnilite._rest import schemas as s
-from nnilite._rest.insight import AttemptRowsHandler, CurvesHandler, ImportanceHandler, RowsHandler
+from nnilite._rest.bulk_handlers import AttemptRowsHandler, CurvesHandler, ImportanceHandler, RowsHandler
 from nnilite._rest.route_definition import Operation, Param, Response, Route, Schema
 
 _INTEGER = "integer"

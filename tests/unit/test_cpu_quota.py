@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._manager.own_processors import count_processors
+from nnilite._manager.cpu_quota import count_processors
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from nnilite.records import ExperimentState, Json
 log = logging.getLogger("nnilite.manager")
 
 
-class OwnFiles:
+class RuntimeFiles:
     """What a manager, or a viewer, writes about itself into the experiment's folder."""
 
     def __init__(self, directory: Path, address: Address, *, mode: str) -> None:

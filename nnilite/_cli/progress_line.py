@@ -3,7 +3,7 @@
 The line is on standard error, so that no result is ever mixed with it. There is none where standard error is not a
 terminal, none with --json, and none for work that ends within a second: then rich is not even imported.
 
-    with long_work.shown("Saving", SIZE) as work:
+    with progress_line.shown("Saving", SIZE) as work:
         work.expect(3_000_000)
         work.advance(1_000_000)
 """
