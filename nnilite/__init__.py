@@ -79,7 +79,7 @@ _version       the version of this package
 from __future__ import annotations
 
 import os
-from _thread import allocate_lock as _allocate_lock
+from _thread import RLock as _RLock
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the cost of importing typing
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ _ELSEWHERE = {
 _MAX_LINE_BYTES = 999_999  # NNI's line names its length in six digits
 _PARAMETERS_WAIT_S = 30.0  # a shared file system may show the file late
 _STANDALONE = "STANDALONE"
+_DRAFT = ".nnilite-checkpoint-"  # begins the name of a checkpoint that is being written
 
 
 def get_next_parameter() -> Any:
@@ -278,28 +279,43 @@ class checkpoint:
         with nnilite.checkpoint("model.pt") as path:
             torch.save(model.state_dict(), path)
 
-    `path` is another name until the block ends; after an exception the old file stays as it was.
+    `path` is another name until the block ends; after an exception the old file stays as it was. Threads, processes and
+    signal handlers may write the same file at once: the last one to end counts.
     """
 
     def __init__(self, name: str) -> None:
         self._target = checkpoint_dir() / name
-        self._draft = self._target.with_name(f".{self._target.name}.{os.getpid()}.new")
+        self._attempt = _environment().get("NNILITE_ATTEMPT", "")
+        unique = f"{self._attempt}-{os.getpid()}-{os.urandom(4).hex()}"
+        self._draft = self._target.with_name(f"{_DRAFT}{unique}-{self._target.name}.new")
 
     def __enter__(self) -> Path:
         self._target.parent.mkdir(parents=True, exist_ok=True)
+        if self._attempt:
+            # An attempt that was killed while it wrote may have left gigabytes. It has ended before this one began.
+            for name in os.listdir(self._target.parent):
+                if name.startswith(_DRAFT) and not name.startswith(f"{_DRAFT}{self._attempt}-"):
+                    _remove(self._target.with_name(name))
         return self._draft
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            _remove(str(self._draft))
+            _remove(self._draft)
             return
         # After a power cut a name must not be there without its bytes, nor without the reports before it: the next
         # attempt does not repeat them.
         _sync(str(self._draft))
         _sync(_find_spool())
-        self._draft.replace(self._target)
+        try:
+            self._draft.replace(self._target)
+        except OSError as problem:
+            if not self._target.is_dir():
+                raise
+            _remove(self._draft)
+            hint = "a folder is not replaced; give each checkpoint that is one a name of its own, such as 'epoch-3'"
+            raise OSError(problem.errno, hint, str(self._target)) from None
 
 
 class _StopRequest:
@@ -342,7 +358,8 @@ class _ThisTrial:
     def __init__(self) -> None:
         self.current: Any = None  # NNI's record, once it has been read
         self.environment: Mapping[str, str] = os.environ  # a copy from then on, as the program may clear it
-        self._lock = _allocate_lock()
+        # A signal handler may report while the program does: a plain lock would then never be released.
+        self._lock = _RLock()
         self._sequence = 0
         self._finals = 0
         self._attributes: dict[str, str] = {}  # as JSON texts
@@ -352,7 +369,7 @@ class _ThisTrial:
 
     def renew(self) -> None:
         """Replace the lock in a child process, where one that another thread held would stay locked."""
-        self._lock = _allocate_lock()
+        self._lock = _RLock()
         self.stop.release()
 
     def record(self) -> Any:
@@ -696,9 +713,14 @@ def _log_result(kind: str, sequence: int, text: str, name: str) -> None:
         log.info("Intermediate result: %s  (Index %d)", text, sequence)
 
 
-def _remove(path: str) -> None:
-    if os.path.lexists(path):
-        os.remove(path)
+def _remove(path: Path) -> None:
+    """Remove a draft, a file or a folder, as far as that is possible: what stays is not in the way."""
+    import shutil
+    from contextlib import suppress
+
+    with suppress(OSError):
+        path.unlink()
+    shutil.rmtree(path, ignore_errors=True)
 
 
 if not TYPE_CHECKING:  # to type checkers, a module with this function has every name

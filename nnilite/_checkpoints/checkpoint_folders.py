@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._checkpoints.checkpoint_rule import Retention
-from nnilite._keeper.folder import WRITER_SUFFIX
+from nnilite._keeper.folder import WRITER_SUFFIX, is_checkpoint_draft
 
 _GONE = ".gone-"  # no trial's name begins like this
 
@@ -79,18 +79,22 @@ class FolderDeletion:
 
 
 def _older(folder: Path) -> list[Path]:
-    """Return all entries of a folder but the newest one, and links to it. Those that vanish meanwhile are left out."""
+    """Return all entries of a folder but the newest one, and links to it. Those that vanish meanwhile are left out.
+
+    A file whose writing was cut off is not the newest one, but what it was to replace is.
+    """
     dated: list[tuple[int, Path]] = []
     try:
         entries = list(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
-    for entry in entries:
+    drafts = [entry for entry in entries if is_checkpoint_draft(entry.name)]
+    for entry in set(entries).difference(drafts):
         with contextlib.suppress(FileNotFoundError):
             # A link is as new as what it leads to, if that is there.
             dated.append((entry.stat(follow_symlinks=entry.exists()).st_mtime_ns, entry))
     if not dated:
-        return []
+        return drafts
     dated.sort()
     newest, place = dated[-1][1], Path(os.path.realpath(folder))
 
@@ -98,7 +102,7 @@ def _older(folder: Path) -> list[Path]:
         target = Path(os.path.realpath(entry))  # `Path.resolve` raises for a loop of links
         return target.relative_to(place).parts[0] if place in target.parents else entry.name
 
-    return [entry for _, entry in dated if leads_to(entry) != leads_to(newest)]
+    return drafts + [entry for _, entry in dated if leads_to(entry) != leads_to(newest)]
 
 
 def remove(path: Path) -> None:

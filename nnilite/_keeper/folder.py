@@ -39,6 +39,11 @@ MAX_RUN_CHARS = 64
 WRITER_SUFFIX = ".attempt"  # of the note beside a folder for checkpoints: see `checkpoint_note`
 
 
+def is_checkpoint_draft(name: str) -> bool:
+    """Return whether a file has the name under which `nnilite.checkpoint` writes it."""
+    return name.startswith(".") and name.endswith(".new")
+
+
 class Folder:
     """One attempt's folder. Nothing is touched before `create`."""
 

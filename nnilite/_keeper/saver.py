@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 from . import plain_file
 from .checkpoint_note import CheckpointNote
 from .enclosed import EnclosedFolder
-from .folder import Folder
+from .folder import Folder, is_checkpoint_draft
 from .outbox import LEAST_UNCONFIRMED_S, UNCONFIRMED_S
 from .patient_storage import PatientStorage
 from .spec import Spec
@@ -213,7 +213,7 @@ class Saver:
 
     def _look(self) -> Dict[str, _State]:
         """Return the checkpoint's files and links here, by their relative paths."""
-        return _states(self.checkpoint_dir, lambda name: name in self._apart or _is_draft(name))
+        return _states(self.checkpoint_dir, lambda name: name in self._apart or is_checkpoint_draft(name))
 
     def _find_newest_time(self) -> float:
         """Return the time of the newest file here, in seconds; 0 if there is none."""
@@ -414,11 +414,6 @@ def _is_private(name: str) -> bool:
     return name.startswith(".") or name in _PRIVATE
 
 
-def _is_draft(name: str) -> bool:
-    """Return whether a file is one that `nnilite.checkpoint` is about to rename."""
-    return name.startswith(".") and name.endswith(".new")
-
-
 def _read_list(text: str) -> Dict[str, Any]:
     """Return the list of a checkpoint, with "saved" and "files". Raises: one of many errors if it is damaged."""
     known = json.loads(text)
@@ -441,7 +436,7 @@ def _check_inside(path: str) -> None:
         raise ValueError("its list names {!r}, outside of the folder for checkpoints".format(path))
 
 
-def _states(folder: str, hidden: Callable[[str], bool] = _is_draft) -> Dict[str, _State]:
+def _states(folder: str, hidden: Callable[[str], bool] = is_checkpoint_draft) -> Dict[str, _State]:
     """Return the files and links of a folder, by their relative paths. `hidden` names at its top are left out."""
     found: Dict[str, _State] = {}
     for place, folders, names in os.walk(folder):
@@ -449,7 +444,8 @@ def _states(folder: str, hidden: Callable[[str], bool] = _is_draft) -> Dict[str,
             folders[:] = [name for name in folders if not hidden(name)]
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]
         for name in [*names, *links]:
-            state = None if _is_draft(name) or (place == folder and hidden(name)) else _state(os.path.join(place, name))
+            left_out = is_checkpoint_draft(name) or (place == folder and hidden(name))
+            state = None if left_out else _state(os.path.join(place, name))
             if state is not None:
                 found[os.path.relpath(os.path.join(place, name), folder)] = state
     return found

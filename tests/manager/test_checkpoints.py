@@ -67,6 +67,13 @@ def test_the_newest_of_the_ended_trial_is_kept(folder: Path) -> None:
     assert ended(folder, "last") == ["a/1 'x'\n.pt", "a/2.pt", "b/2.pt"]
 
 
+def test_a_checkpoint_whose_writing_was_cut_off_is_not_the_newest(folder: Path) -> None:
+    draft = folder / "b" / ".nnilite-checkpoint-0-77-abcd-2.pt.new"
+    draft.write_bytes(b"x")
+    assert ended(folder, "last") == ["a/1 'x'\n.pt", "a/2.pt", "b/2.pt"]
+    assert not draft.exists()
+
+
 def test_what_the_newest_entry_links_to_is_kept(folder: Path) -> None:
     (folder / "b" / "latest").symlink_to("1 'x'\n.pt")
     os.utime(folder / "b" / "1 'x'\n.pt", (2000, 2000))

@@ -395,6 +395,88 @@ def test_a_checkpoint_is_written_whole_or_not_at_all(sdk, trial):
     assert [file.read_text() for file in (trial / "checkpoint").iterdir()] == ["one"]
 
 
+def test_a_signal_handler_may_save_the_checkpoint_that_is_being_written(sdk, trial):
+    with sdk.checkpoint("model.txt") as path, path.open("w") as file:
+        file.write("of the program, begun before")
+        with sdk.checkpoint("model.txt") as other:
+            other.write_text("of the handler")
+        assert (trial / "checkpoint" / "model.txt").read_text() == "of the handler"
+    assert [file.read_text() for file in (trial / "checkpoint").iterdir()] == ["of the program, begun before"]
+
+
+def test_what_a_killed_attempt_was_writing_is_removed_by_the_next_one(sdk, trial, monkeypatch):
+    others = {"model.txt", ".of-the-user.new"}
+    for attempt in ("1", "2"):
+        monkeypatch.setenv("NNILITE_ATTEMPT", attempt)
+        killed = sdk.checkpoint("model.txt")
+        killed.__enter__().write_text("half of tw")
+    for name in others:
+        (trial / "checkpoint" / name).write_text("whole")
+    with sdk.checkpoint("state.txt") as path:
+        path.write_text("whole")
+        left = {path.name for path in (trial / "checkpoint").iterdir()} - others
+        assert left == {killed.__enter__().name, path.name}  # of this attempt, whose other processes may be at work
+
+
+def test_a_folder_may_be_a_checkpoint_but_replaces_none(sdk, trial):
+    def save(name, content, error=None):
+        with sdk.checkpoint(name) as path:
+            path.mkdir()
+            (path / "weights").write_text(content)
+            if error is not None:
+                raise error
+
+    save("epoch-1", "one")
+    with pytest.raises(OSError, match="give each checkpoint that is one a name of its own"):
+        save("epoch-1", "two")
+    with pytest.raises(ZeroDivisionError):
+        save("epoch-2", "half of tw", ZeroDivisionError())
+    assert [file.name for file in (trial / "checkpoint").iterdir()] == ["epoch-1"]
+    assert (trial / "checkpoint" / "epoch-1" / "weights").read_text() == "one"
+
+
+def interrupt_report(sdk, line, handle):
+    """Report, and call `handle` before that line which runs, as a signal may. Return how many lines have run."""
+    lines = 0
+
+    def trace(frame, event, argument):
+        nonlocal lines
+        if event == "line":
+            lines += 1
+            if lines == line:
+                sys.settrace(None)
+                handle()
+                sys.settrace(trace)
+        return trace if frame.f_code.co_filename.startswith(str(Path(nnilite.__file__).parent)) else None
+
+    sys.settrace(trace)
+    try:
+        sdk.report_intermediate_result(0)
+    finally:
+        sys.settrace(None)
+    return lines
+
+
+def test_a_signal_handler_may_report_whatever_the_program_is_doing(sdk, trial):
+    reported = []
+
+    def handle():
+        reported.append(len(reported) + 1)
+        sdk.report_intermediate_result(reported[-1])
+
+    def interrupt_everywhere():
+        while interrupt_report(sdk, len(reported) + 1, handle) > len(reported):
+            pass
+
+    # In a thread, so that a lock that is never released fails the test instead of stopping it.
+    thread = threading.Thread(target=interrupt_everywhere, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), f"stopped at report {len(reported)}"
+    assert len(reported) > 30
+    assert [value for value in values(trial) if value] == reported
+
+
 def test_a_checkpoint_is_named_once_it_and_the_reports_before_it_are_on_the_disk(sdk, trial, monkeypatch):
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(str(Path(f"/proc/self/fd/{file}").readlink())))
