@@ -86,11 +86,19 @@ def _find_odd_signs(command: str) -> Iterator[str]:
     dash = next((word for word in command.split() if word[0] in _DASHES), "")
     if dash:
         yield f"{dash} begins with a dash of word processors; type -- instead"
+    folded = _FOLDED.search(command)
+    if folded is not None:
+        yield (
+            f"has a backslash before a space, so that the next word begins with that space; remove the \\ before "
+            f"{folded[1]}, since YAML joins the lines, or begin the command with a line `trialCommand: |`"
+        )
     space = next((sign for sign in command if sign in _ODD_SPACES), "")
     if space:
         yield f"has a {unicodedata.name(space, 'space').lower()}, which shells read as a letter; type a plain space"
 
 
+_FOLDED = re.compile(r"(?<=\s)\\ +(\S+)")
+"""Where a command continues in a next line for a shell, and YAML has made one line of the two."""
 _DASHES = "\N{EN DASH}\N{EM DASH}\N{MINUS SIGN}\N{NON-BREAKING HYPHEN}\N{HORIZONTAL BAR}"
 _ODD_SPACES = (
     "\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{IDEOGRAPHIC SPACE}\N{EM SPACE}\N{EN SPACE}\N{ZERO WIDTH SPACE}"

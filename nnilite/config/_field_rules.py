@@ -205,7 +205,7 @@ def _space(values: Values, at: At) -> None:
         values["search_space"] = {}
         at.reading.warnings.append("there is no search space, so your tuner gets an empty one")
     elif given is None and not _needs_no_space(values):
-        at.fault("there is no search space; give searchSpace or searchSpaceFile")
+        at.below("searchSpace").fault("there is no search space; give searchSpace or searchSpaceFile")
     elif given is not None:
         _check_space_content(given, values, at.reading.source, at.below("searchSpace"))
 

@@ -119,6 +119,9 @@ _ALGORITHM = {
         "write className: FILE.CLASS, such as tuner.MyTuner for tuner.py, which derives from nni's Tuner or Assessor",
     ),
     **dict.fromkeys(("tunercwd", "assessorcwd"), "did you mean codeDirectory?"),
+    **dict.fromkeys(
+        ("optimize", "direction", "goal", "objective", "mode"), "write it as optimize_mode: minimize in classArgs"
+    ),
     **dict.fromkeys(("includeintermediateresults", "checkpointdir"), _NO_MEANING),
     **dict.fromkeys(
         (

@@ -46,6 +46,10 @@ class FieldKind(ABC):
         """Return whether a value has a field of this name; `around` are the fields that may be its other ones."""
         return False
 
+    def guess_meant(self, raw: Any, at: At) -> str:
+        """Return how to write a value of this kind that a simple one such as a name stands for; "" if unknown."""
+        return ""
+
     def write(self, value: Any, secrets: bool) -> Json:
         """Return JSON that `read` understands."""
         return value
@@ -286,6 +290,10 @@ class ListOf(FieldKind):
             cure = "; begin it with a dash" if self.item.matches(raw) and isinstance(raw, Mapping) else ""
             if isinstance(raw, str) and raw.strip() and self.item.matches(raw) and masked(raw, at.path) == raw:
                 cure = f"; write [{', '.join(part.strip() for part in raw.split(','))}]"
+            elif isinstance(raw, (int, float)) and self.item.matches(raw):
+                cure = f"; write [{raw}]"
+            elif meant := self.item.guess_meant(masked(raw, at.path), at.below(0)):
+                cure = f"; did you mean [{meant}]?"
             return at.fault(f"must be a list, not {masked(raw, at.path)!r}{cure}")
         values = [self.item.read(item, at.below(k)) for k, item in enumerate(raw)]
         return INVALID if any(value is INVALID for value in values) else self.make(values)
@@ -340,8 +348,11 @@ class Union(FieldKind):
         fitting = [kind for kind in self.kinds if kind.matches(raw)]
         if not fitting:
             return at.fault(f"must be {self.words}, not {masked(raw, at.path)!r}")
-        best = min(fitting, key=lambda kind: _count_faults(kind, raw, at))
-        return best.read(raw, at)
+        faults = [count_faults(kind, raw, at) for kind in fitting]
+        # Of a word that is none of those allowed, the first kind would say that it is no number.
+        if len(fitting) > 1 and all(faults) and isinstance(raw, str) and not cure_for_number(raw):
+            return at.fault(f"must be {self.words.replace('`', '')}, not {masked(raw, at.path)!r}")
+        return fitting[faults.index(min(faults))].read(raw, at)
 
     def write(self, value: Any, secrets: bool) -> Json:
         for kind in self.kinds:
@@ -353,7 +364,8 @@ class Union(FieldKind):
         return {"anyOf": [kind.json_schema() for kind in self.kinds]}
 
 
-def _count_faults(kind: FieldKind, raw: Any, at: At) -> int:
+def count_faults(kind: FieldKind, raw: Any, at: At) -> int:
+    """Return how many faults a value has as one of a kind."""
     # The faults of kinds that are not chosen must not be reported, so they are noted elsewhere.
     trial = ConfigReading(at.reading.source, at.reading.base, shortcuts=at.reading.shortcuts)
     kind.read(raw, At(trial, at.path))

@@ -32,6 +32,7 @@ from nnilite.config._kinds import (
     OneOf,
     Quantity,
     Union,
+    count_faults,
 )
 from nnilite.config.secrets import masked
 from nnilite.errors import ConfigError, PluginError
@@ -112,9 +113,9 @@ class Record(FieldKind):
         raw = as_mapping(raw)
         if not isinstance(raw, Mapping):
             shown = masked(raw, at.path)
-            return at.fault(
-                f"must be a mapping with {self._describe_outline()}, not {shown!r}{self._guess_likely(shown)}"
-            )
+            likely = self.guess_meant(shown, at)
+            cure = f"; did you mean {likely}?" if likely else ""
+            return at.fault(f"must be a mapping with {self._describe_outline()}, not {shown!r}{cure}")
         values: dict[str, Any] = {}
         unindented = {} if at.path else self._find_unindented(raw)
         for key, section in unindented.items():
@@ -130,7 +131,10 @@ class Record(FieldKind):
                 values[entry.name] = INVALID  # its misspelt key has been noted
             else:
                 what = f" ({entry.description})" if entry.description else ""
-                values[entry.name] = at.fault(f"{entry.key} is not set{what}")
+                if at.reading.source.is_given((*at.path, entry.key)):
+                    values[entry.name] = at.below(entry.key).fault(f"is empty{what}")
+                else:
+                    values[entry.name] = at.fault(f"{entry.key} is not set{what}")
         return values
 
     def _find_unindented(self, raw: Mapping[Any, Any]) -> dict[str, str]:
@@ -168,15 +172,14 @@ class Record(FieldKind):
     def _describe_outline(self) -> str:
         return ", ".join(entry.key for entry in self.entries[:4]) + (", ..." if len(self.entries) > 4 else "")
 
-    def _guess_likely(self, raw: Any) -> str:
-        """Return a hint for a text in place of a mapping.
-
-        It was mostly meant as the first field, such as a tuner's name.
-        """
+    def guess_meant(self, raw: Any, at: At) -> str:
+        """Return a mapping with a plain value as its first field, such as a tuner's name; "" if it cannot be that."""
         first = next(iter(self.entries), None)
-        return (
-            f"; did you mean {{{first.key}: {raw}}}?" if first and isinstance(raw, str) and first.kind is TEXT else ""
-        )
+        if first is None or not isinstance(raw, (str, int)) or not first.kind.matches(raw):
+            return ""
+        is_secret = isinstance(first.kind, Quantity) and first.kind.unit.secret
+        fits = first.kind is TEXT or (not is_secret and not count_faults(first.kind, raw, at.below(first.key)))
+        return f"{{{first.key}: {raw}}}" if fits else ""
 
     def write(self, value: Any, secrets: bool) -> Json:
         pairs = ((entry, getattr(value, entry.name)) for entry in self.entries)

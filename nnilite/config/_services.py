@@ -233,7 +233,11 @@ class ServiceKind(FieldKind):
             return at.fault(f"must be a mapping with platform and its fields, not {shown!r}{hint}")
         platform = find(raw, "platform")
         if not isinstance(platform, str):
-            return at.fault(f"platform is not set; installed are {', '.join(platforms()) or 'none'}")
+            meant = next(
+                (name for name in map(str, (raw.get("name"), *raw)) if _spell_platform(name) in platforms()), ""
+            )
+            cure = f"write platform: {meant}" if meant else f"installed are {', '.join(platforms()) or 'none'}"
+            return at.fault(f"platform is not set; {cure}")
         try:
             record = find_service_record(masked_text(platform))
         except ConfigError as error:

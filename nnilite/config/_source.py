@@ -48,14 +48,22 @@ class ConfigSource:
 
     def is_repeated(self, path: Sequence[str | int]) -> bool:
         """Return whether an alias (`*name`) elsewhere in the file stands for the field, or for a part of it."""
-        found = self.root
-        for part in path:
-            entry = _entry(found, part) if found is not None else None
-            found = entry and entry[1]
+        found = self._find(path)
         if found is None or self.root is None:
             return False
         inside, everywhere = _count_uses(found), _count_uses(self.root)
         return any(everywhere[node] > inside[node] for node in inside)
+
+    def is_given(self, path: Sequence[str | int]) -> bool:
+        """Return whether the file names the field, perhaps without a value."""
+        return self._find(path) is not None
+
+    def _find(self, path: Sequence[str | int]) -> yaml.Node | None:
+        found = self.root
+        for part in path:
+            entry = _entry(found, part) if found is not None else None
+            found = entry and entry[1]
+        return found
 
     def older_place(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
         """Return where an older file would have a field that it has not set; for other files the path itself."""

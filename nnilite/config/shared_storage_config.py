@@ -60,6 +60,8 @@ class SharedStorageConfig(Fields):
     save_every: Annotated[GivenDuration, "time between two copies of changed checkpoints"] = 60
 
     def __post_init__(self) -> None:
+        named = self.storage_type.lower()
+        self.storage_type = next((kind for kind in _NEEDED if kind.lower() == named), self.storage_type)
         if self.storage_type not in _NEEDED:
             _check_plugin(self.storage_type)
         for name in _NEEDED.get(self.storage_type, ()):

@@ -159,6 +159,8 @@ def parse_yaml(text: str, file: str | None, numbers: bool = False) -> tuple[Any,
 
 def _marked(error: yaml.MarkedYAMLError, file: str | None, text: str) -> ConfigError:
     mark = error.problem_mark or error.context_mark
+    if "expected ':'" in (error.problem or "") and error.context_mark:
+        mark = error.context_mark  # the name itself; the other mark is where the next one has its colon
     problem = " ".join(part for part in (error.context, error.problem) if part)
     if "'\\t'" in problem:
         problem += "; indent with spaces, not tabs, and write none before a comment"
@@ -167,7 +169,7 @@ def _marked(error: yaml.MarkedYAMLError, file: str | None, text: str) -> ConfigE
     if "double-quoted" in problem and ("escape" in problem):
         problem += "; in double quotes \\ begins a special sign: use single quotes, or / in paths"
     written = text.splitlines()[mark.line : mark.line + 1] if mark else []
-    problem += _cure_characters(text, "".join(written), problem)
+    problem += _cure_characters(text, "".join(written), problem) or _cure_line("".join(written), problem)
     if "unhashable key" in problem:
         problem += "; fill in {{ }} of a template first, or put it in quotes"
     line = mark.line + 1 if mark else None
@@ -191,6 +193,17 @@ def _cure_characters(text: str, written: str, problem: str) -> str:
         return "; begin comments with #"
     found = next((sign for sign in _STAND_INS if sign in "".join(before) + written), None)
     return f"; write {_STAND_INS[found]} in place of {found!a}" if found else ""
+
+
+def _cure_line(written: str, problem: str) -> str:
+    """Return what to do about a line in which a value has signs of YAML, or which begins too far to the right."""
+    if "mapping values are not allowed" in problem:
+        if len(re.findall(r":(?:\s|$)", written)) > 1:
+            return "; put a value with a colon and a space in it in quotes"
+        return "; begin the line below the first letter of the field that it follows"
+    if re.search(r"character '[@`%]' that cannot start", problem):
+        return "; put the value in quotes"
+    return "; remove the tag, and write the value itself" if "constructor for the tag" in problem else ""
 
 
 _FOREIGN_COMMENT = re.compile(r"(?:^|\s)(?://|/\*)(?:\s|$)|^\s*//")

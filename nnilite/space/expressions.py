@@ -69,6 +69,15 @@ _COMPARISONS: Mapping[type, Callable[[Any, Any], bool]] = {
 _SIGNS: Mapping[type, Callable[[Any], Any]] = {ast.Not: operator.not_, ast.USub: operator.neg, ast.UAdd: operator.pos}
 
 
+_SIGNS_OF_OTHERS = (
+    (re.compile(r"&&"), "write and for &&"),
+    (re.compile(r"\|\|"), "write or for ||"),
+    (re.compile(r"!(?!=)"), "write not for !"),
+    (re.compile(r"(?<![<>=!])=(?!=)"), "write == for ="),
+)
+"""Signs of other languages, and what stands for them here."""
+
+
 class Absent(Exception):
     """A name has no value here."""
 
@@ -88,7 +97,9 @@ def parse(text: str, names: Collection[str] | None) -> ast.expr:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         odd = next((name for name in sorted(names or ()) if name in text and _shown_name(name) != name), None)
-        cure = f"write {_shown_name(odd)} for the name {odd}" if odd else "write for example 'x + y <= 1'"
+        sign = next((one for one in _SIGNS_OF_OTHERS if one[0].search(text)), None)
+        cure = sign[1] if sign else "write for example 'x + y <= 1'"
+        cure = f"write {_shown_name(odd)} for the name {odd}" if odd else cure
         raise SpaceError(f"{shortened(text)} is not an expression: {reason}; {cure}") from None
     except _NotAllowed as error:
         raise SpaceError(f"{shortened(text)}: {error}") from None

@@ -76,6 +76,12 @@ def cure_list(given: Json) -> str:
 _COMMENTS = ("comment", "comments", "note", "notes", "description", "doc", "//", "#")
 _SWEEP = re.compile(r"[\w.+-]+(?:\s*,\s*[\w.+-]+)+")
 """Options as Hydra takes them: 16,32,64."""
+_BOUNDS = re.compile(
+    r"\s*[\[(]?(-?\d{1,15}(?:\.\d{1,15})?(?:e-?\d{1,2})?)\s*(?:-|\.\.+|\bto\b|;|:)\s*"
+    r"(-?\d{1,15}(?:\.\d{1,15})?(?:e-?\d{1,2})?)[\])]?\s*",
+    re.ASCII,
+)
+"""Two ends of a range: 0-1, 0..1, 0 to 1, 0:1."""
 _RANGE = re.compile(r"\s*(?:list\()?range\((-?\d{1,6})(?:,\s*(-?\d{1,6}))?(?:,\s*(-?[1-9]\d{0,5}))?\)\)?\s*")
 
 
@@ -93,6 +99,10 @@ def cure_value(kind: ParameterKind, value: Json) -> str:
         return show("; write %s", options) if 0 < len(options) <= MOST_OPTIONS else ""
     if isinstance(value, str) and value.lstrip().startswith("("):
         return "; write it in [ ], not in ( )"
+    if isinstance(value, str) and kind is not ParameterKind.CHOICE:
+        range_text = _BOUNDS.fullmatch(value)
+        ends = [json.loads(part) for part in range_text.groups()] if range_text else _split(value)
+        return show("; write %s", ends) if all(type(one) in (int, float) for one in ends) else ""
     if isinstance(value, str):
         return show("; write %s", _split(value))
     if isinstance(value, Mapping) and kind is ParameterKind.CHOICE:

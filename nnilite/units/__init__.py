@@ -83,6 +83,7 @@ _LONG_UNITS = {
 _LONGEST_S = 10**12
 _LARGEST_B = 10**18
 _QUANTITY = re.compile(r"\s*([+-]?[0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_CLOCK = re.compile(r"\s*(?:(\d{1,6})-)?(\d{1,6}):(\d{1,2}):(\d{1,2})\s*", re.ASCII)
 _MEANT_NUMBER = re.compile(
     r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d{1,3})?)\s*(?:/\s*(\d+)|(%))?\s*", re.IGNORECASE | re.ASCII
 )
@@ -103,6 +104,7 @@ def parse_duration_s(value: object) -> int:
     example = 'write seconds as a whole number, or a number and a unit such as "10m" or "1.5h"'
     if isinstance(value, str):
         _refuse_several(value)
+        _refuse_clock(value)
         seconds = math.ceil(_amount(value, _SECONDS, "d, h, m, s", example))
     else:
         seconds = _whole(value, example)
@@ -115,6 +117,15 @@ def _refuse_several(text: str) -> None:
     if len(parts) > 1 and re.fullmatch(r"\s*(\d{1,9}\s*[dhms]\s*)+", text.lower()):
         total = sum(int(number) * _SECONDS[unit] for number, unit in parts)
         raise ValueError(f"{text!r} has several units; write {_spell_in_largest(_SECONDS, 's')(total)}")
+
+
+def _refuse_clock(text: str) -> None:
+    """Refuse a duration as schedulers write it, such as "1-12:00:00". Raises: ValueError with the same in one unit."""
+    found = _CLOCK.fullmatch(text)
+    if found and (
+        total := sum(int(part or 0) * size for part, size in zip(found.groups(), (86400, 3600, 60, 1), strict=True))
+    ):
+        raise ValueError(f"{text!r} is written as on a clock; write {_spell_in_largest(_SECONDS, 's')(total)}")
 
 
 def parse_size_bytes(value: object) -> int:

@@ -262,6 +262,10 @@ def test_an_unknown_attribute_is_refused(change, hint):
 STORAGE = {"storageType": "NFS", "localMountPoint": "/mnt/here", "remoteMountPoint": "/mnt/there"}
 
 
+def test_the_kind_of_a_shared_storage_may_be_in_any_case():
+    assert checked(sharedStorage={**STORAGE, "storageType": "nfs"}).shared_storage.storage_type == "NFS"
+
+
 def test_shared_storage_in_nni_s_own_fields_says_that_nobody_mounts_it():
     storage = {**STORAGE, "nfsServer": "files", "exportedDirectory": "/export"}
     assert checked(trialCommand="true", sharedStorage=storage).warnings == []

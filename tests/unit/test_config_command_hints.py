@@ -40,6 +40,8 @@ def test_a_script_that_is_not_there_is_named_with_its_folder(folder: Path, comma
     "command",
     [
         "python3 trial.py",
+        "python3 trial.py \\\n --epochs 3",
+        "python3 trial.py my\\ file",
         "python3 ./src/train.py --config=other.py",
         "sh run.sh",
         "/opt/tools/run.py",
@@ -266,3 +268,8 @@ def test_a_command_that_chooses_its_gpu_goes_not_with_assigned_ones(folder: Path
     assert not any("CUDA" in line for line in from_dict(config, folder).checked().warnings)
     warnings = from_dict({**config, "trialGpuNumber": 1}, folder).checked().warnings
     assert any("sets CUDA_VISIBLE_DEVICES itself, so every trial gets these GPUs" in line for line in warnings)
+
+
+def test_a_command_that_yaml_has_put_on_one_line_names_the_word_that_gets_a_space(folder: Path) -> None:
+    [warning] = warned(folder, "python3 trial.py \\ --epochs 3")
+    assert "remove the \\ before --epochs" in warning

@@ -57,6 +57,10 @@ def test_an_expression_is_computed(text, holds):
     ("text", "reason"),
     [
         ("x +", "is not an expression: .*; write for example"),
+        ("x > 0 && y > 0", "write and for &&"),
+        ("x > 0 || y > 0", r"write or for \|\|"),
+        ("!(x > 0)", "write not for !"),
+        ("x = 0.5", "write == for =$"),
         ("z > 1", "there is no parameter 'z'; there are kind, net, net.width, x, y"),
         ("x.__class__ == 1", "there is no parameter 'x.__class__'"),
         ("__import__('os').system('true')", "is not allowed; use numbers"),

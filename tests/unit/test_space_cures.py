@@ -65,6 +65,8 @@ def test_the_whole_parameter_is_written_out(given: Any, meant: list[Any]) -> Non
         ("quniform", [5], [0, 5, 1]),
         ("choice", "adam", ["adam"]),
         ("choice", "range(1, 5)", [1, 2, 3, 4]),
+        ("uniform", "0-1", [0, 1]),
+        ("uniform", "-1.5 to -0.5", [-1.5, -0.5]),
         ("choice", "list(range(0, 10, 5))", [0, 5]),
         ("choice", 3, [3]),
         ("choice", {"a": 1, "b": 2}, ["a", "b"]),

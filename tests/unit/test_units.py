@@ -40,6 +40,9 @@ def test_a_duration_is_rounded_up_to_whole_seconds_and_no_further(written, secon
         ("90", "has no unit"),
         ("1h30", "is not a number with a unit"),
         ("10min", "unknown unit 'min'"),
+        ("1-12:00:00", "is written as on a clock; write 36h"),
+        ("01:30:00", "write 90m"),
+        ("1:30", "is not a number with a unit"),  # of hours or of minutes
         (0, "above 0"),
         ("0s", "above 0"),
         (-1, "above 0"),
