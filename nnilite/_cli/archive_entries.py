@@ -16,11 +16,11 @@ from typing import BinaryIO, cast
 
 from nnilite._cli.progress_line import Work
 from nnilite._experiments import registry
+from nnilite._experiments.new_folders import make_own_folder
 from nnilite.disk_room import DiskRoom
 from nnilite.errors import ConfigError, Conflict
 from nnilite.foreign_files import EnclosedFolder
 from nnilite.units import format_size
-from nnilite.units.new_folders import make_own_folder
 
 MOST_FILES = 200_000
 MOST_BYTES = 50 << 30

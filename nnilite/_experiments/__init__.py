@@ -12,6 +12,7 @@ page_memory         what a user wants the pages to remember: columns of tables, 
 provenance_reading  what ran at each start of an experiment's manager
 search_folder       the folder of a search that a Python program makes, as other programs see it
 own_folders         the experiments in a folder of experiments that are not in the registry
+new_folders         folders that no other user may write to
 home_folder         why files in the home folder cannot be used
 nni_folders         the experiments that Microsoft NNI has left on this machine
 file_guard          restores the manager's own files if they are deleted or damaged

@@ -19,11 +19,11 @@ from nnilite import _keeper
 from nnilite._experiments import registry
 from nnilite._experiments.documents import write_content
 from nnilite._experiments.locking import ManagerLock, is_open_as
+from nnilite._experiments.new_folders import make_own_folder
 from nnilite._logging.log_file import open_log
 from nnilite.errors import Conflict, NotFound, ServiceError, describe_os_error
 from nnilite.records import Attempt, Trial
 from nnilite.service import Job
-from nnilite.units.new_folders import make_own_folder
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from typing import TypeVar
 from nnilite._experiments import registry
 from nnilite._experiments.documents import as_json, read_document, write_json
 from nnilite._experiments.locking import hold
+from nnilite._experiments.new_folders import make_own_folder
 from nnilite.errors import ConfigError, Conflict, NniliteError, Place
 from nnilite.records import Json
-from nnilite.units.new_folders import make_own_folder
 
 VIEWS_MAX = 50
 """Of one place."""

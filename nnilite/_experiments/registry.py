@@ -27,11 +27,11 @@ from nnilite._experiments.documents import (
 from nnilite._experiments.experiment_remarks import Remarks
 from nnilite._experiments.locking import ManagerLock, explain_no_lock
 from nnilite._experiments.manager_state import find_manager_state, read_manager
+from nnilite._experiments.new_folders import make_own_folder
 from nnilite._experiments.nni_folders import NniExperiment
 from nnilite._keeper.plain_file import is_folder_there
 from nnilite.errors import Conflict, DamagedFile, NniliteError, NotFound, UnreadableFile
 from nnilite.records import ExperimentState, Json
-from nnilite.units.new_folders import make_own_folder
 from nnilite.units.path_rules import find_home
 
 FOLDERS = ("log", "trials", "code", "checkpoint")

@@ -19,6 +19,7 @@ from nnilite._experiments.documents import write_json
 from nnilite._experiments.experiment_token import read_user_token
 from nnilite._experiments.locking import ManagerLock, explain_no_lock
 from nnilite._experiments.manager_state import read_manager
+from nnilite._experiments.new_folders import make_own_folder
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._hub.handlers import ID, HubContext
 from nnilite._hub.hub import Hub
@@ -32,7 +33,6 @@ from nnilite._rest.openapi import document
 from nnilite._running import managers
 from nnilite._running.launch import ManagerOptions
 from nnilite.errors import Conflict, NniliteError
-from nnilite.units.new_folders import make_own_folder
 
 FIRST_PORT = 8070
 PAGE = "hub.html"

@@ -14,12 +14,12 @@ import yaml
 
 from nnilite._experiments import registry
 from nnilite._experiments.documents import may_be_path
+from nnilite._experiments.new_folders import make_own_folder
 from nnilite._running import launch
 from nnilite._running.launch import ManagerOptions
 from nnilite.config import CheckedConfig, ConfigErrors, from_dict, load_stored, parse
 from nnilite.errors import ConfigError, NniliteError, Place
 from nnilite.records import Json
-from nnilite.units.new_folders import make_own_folder
 from nnilite.units.path_rules import expand_home
 
 FILE = "this configuration"

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nnilite._experiments.documents import read_document, write_json
+from nnilite._experiments.new_folders import make_own_folder
 from nnilite._experiments.nni_folders import COPY, COPY_CURE, NniExperiment
 from nnilite._store.database_file import FILE_NAME
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import ExperimentState, Json
-from nnilite.units.new_folders import make_own_folder
 
 if TYPE_CHECKING:
     from nnilite._nni.nni_copy import Stamp

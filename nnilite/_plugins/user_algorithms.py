@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._experiments.documents import may_be_path, read_json_file, write_json
+from nnilite._experiments.new_folders import make_own_folder
 from nnilite._keeper import SHIM
 from nnilite.errors import ConfigError, DamagedFile, NotFound, Place
-from nnilite.units.new_folders import make_own_folder
 from nnilite.units.path_rules import find_home
 
 

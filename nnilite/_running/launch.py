@@ -19,11 +19,11 @@ from nnilite._experiments import registry, search_folder
 from nnilite._experiments.documents import is_folder, write_json
 from nnilite._experiments.experiment_token import read_token
 from nnilite._experiments.manager_options import ManagerOptions as ManagerOptions
+from nnilite._experiments.new_folders import make_own_folder
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import manager_process
 from nnilite._running.manager_process import ManagerProcess
 from nnilite.errors import ConfigError, Conflict, NniliteError, Place, explain_missing_package
-from nnilite.units.new_folders import make_own_folder
 
 if TYPE_CHECKING:
     from nnilite.codedir import Progress

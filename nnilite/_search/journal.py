@@ -25,6 +25,7 @@ from nnilite._engine import messages
 from nnilite._experiments import own_folders, registry, search_folder
 from nnilite._experiments.documents import is_file, is_folder, write_json
 from nnilite._experiments.locking import describe_holder
+from nnilite._experiments.new_folders import make_own_folder
 from nnilite._experiments.search_folder import Presence
 from nnilite._running import launch
 from nnilite._search.plan import Plan
@@ -46,7 +47,6 @@ from nnilite.records import (
     TrialState,
 )
 from nnilite.tuner import Call
-from nnilite.units.new_folders import make_own_folder
 from nnilite.units.path_rules import expand_home
 
 log = logging.getLogger(__name__)

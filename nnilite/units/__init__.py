@@ -11,7 +11,6 @@ A field annotated with one of the aliases below is read by that alias's rule and
 Text that reads wrong raises ValueError with a sentence; who calls knows the place.
 
 path_rules   paths as people write them
-new_folders  folders that no other user may write to
 """
 
 from __future__ import annotations

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from nnilite._experiments import page_memory, registry
+from nnilite._experiments.new_folders import make_own_folder
 from nnilite._plugins import user_algorithms
 from nnilite._plugins.user_algorithms import Registered
 from nnilite._running import launch
+from nnilite.errors import ConfigError
 from nnilite.search import Search
-from nnilite.units.new_folders import make_own_folder
+from other_user import STRANGER, known_user
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +48,23 @@ def test_no_other_user_can_register_a_tuner_for_this_one(home: Path) -> None:
 def test_no_other_user_can_replace_a_stored_search(home: Path) -> None:
     Search({"x": {"_type": "choice", "_value": [1, 2]}}, storage=home / "searches" / "first")
     assert open_to_others(home) == []
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["theirs", "theirs/new", "theirs/a/new", "link"])
+def test_what_another_user_has_laid_where_all_may_make_folders_is_refused(tmp_path: Path, name: str) -> None:
+    stranger = known_user(STRANGER).pw_uid
+    tmp_path.chmod(0o1777)
+    (tmp_path / "theirs").mkdir(0o777)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "link").symlink_to("mine")
+    for laid in ("theirs", "link"):
+        os.lchown(tmp_path / laid, stranger, stranger)
+    with pytest.raises(PermissionError, match="is another user's, who could replace what is in it"):
+        make_own_folder(tmp_path / name)
+    with pytest.raises(ConfigError, match=r"theirs/abc' cannot be made .*another user's"):
+        launch.make_folder(tmp_path / "theirs/abc")
+    assert not any((tmp_path / "theirs").iterdir())
 
 
 def test_a_folder_that_is_there_keeps_its_rights(home: Path) -> None:
