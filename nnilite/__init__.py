@@ -681,9 +681,9 @@ def _plain(value: Any) -> Any:
 
 
 def _shorten(value: Any) -> str:
-    from nnilite._sdk.shown_values import show_value
+    from nnilite._sdk.safe_text import safe_repr
 
-    return show_value(value)
+    return safe_repr(value)
 
 
 def _hand_to_search(metric: Any) -> bool:

@@ -39,7 +39,7 @@ from nnilite._keeper.enclosed import (
     parts_of,
     reader,
 )
-from nnilite._keeper.plain_file import NotOrdinary
+from nnilite._keeper.plain_file import NotRegularFile
 from nnilite._keeper.tar_stream import DamagedTar, TarMember, TarStream
 from nnilite._logging.log_file import open_log
 from nnilite.disk_room import DiskRoom
@@ -56,7 +56,7 @@ __all__ = [
     "BrokenStream",
     "EnclosedFolder",
     "ForeignRefusal",
-    "NotOrdinary",
+    "NotRegularFile",
     "TakenFiles",
     "TrialFile",
     "UnsafeName",
@@ -275,7 +275,7 @@ def copy_file(source: Path, path: str, target: Path, most_bytes: int | None = No
             entry = FoundEntry(path, FILE, facts, "")
             with EnclosedFolder(str(target), make=True) as there:
                 _copy_one(here, there, entry, _counted(target, most_bytes), must=True)
-        except (FileNotFoundError, NotOrdinary, UnsafeName) as error:
+        except (FileNotFoundError, NotRegularFile, UnsafeName) as error:
             raise NotFound(f"there is no file {path!r} in the trial's folder") from error
 
 
@@ -284,7 +284,7 @@ def _copy_one(
 ) -> None:
     try:
         file = here.open(entry.path)
-    except (FileNotFoundError, NotOrdinary):
+    except (FileNotFoundError, NotRegularFile):
         if must:
             raise
         # It has gone, or something else is in its place now.
@@ -362,7 +362,7 @@ def open_below(root: Path, path: str) -> BinaryIO:
     with _opened(root) as folder:
         try:
             return folder.open(path)  # type: ignore[return-value]
-        except (FileNotFoundError, NotOrdinary, UnsafeName) as error:
+        except (FileNotFoundError, NotRegularFile, UnsafeName) as error:
             raise NotFound(f"there is no file {path!r} here") from error
 
 

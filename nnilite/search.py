@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from nnilite._sdk.shown_values import show_value
+from nnilite._sdk.safe_text import safe_repr
 from nnilite._search.outcomes import call_back, is_never_a_result
 from nnilite._search.result_values import (
     calls_of,
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
     from nnilite._functions.function_run import FunctionRun
-    from nnilite._functions.places import RunsOn
-    from nnilite._functions.search_elsewhere import RunPlace
+    from nnilite._functions.run_targets import RunsOn
+    from nnilite._functions.search_on_service import RunTarget
     from nnilite._search.journal import Journal
     from nnilite._search.loop import Callback, Loop
     from nnilite._store.shared import News
@@ -91,13 +91,13 @@ class Search:
         result_constraints: Sequence[str] = (),
         **tuner_args: Any,
     ) -> None:
-        from nnilite._search import optuna_words
+        from nnilite._search import argument_synonyms
         from nnilite._search.plan import Plan
         from nnilite._search.search_arguments import check_search_arguments, check_space
         from nnilite.space.python_space import plain_space
         from nnilite.tuning.result_constraints import ResultConstraints
 
-        optuna_words.refuse_in_search(tuner_args)
+        argument_synonyms.refuse_in_search(tuner_args)
         check_space(space)
         space = plain_space(space)
         check_search_arguments(tuner, optimize, assessor, storage, constraints, result_constraints)
@@ -143,9 +143,9 @@ class Search:
 
         def __getattr__(self, name: str) -> Any:
             """Say what is here for a name of another library. Raises: AttributeError."""
-            from nnilite._search import optuna_words
+            from nnilite._search import argument_synonyms
 
-            raise no_attribute("'Search' object", self, name, optuna_words.OF_SEARCHES)
+            raise no_attribute("'Search' object", self, name, argument_synonyms.OF_SEARCHES)
 
     def __getstate__(self) -> dict[str, Any]:
         # An installed tuner or assessor is not pickled: it is recreated, and learns what it knew.
@@ -254,7 +254,7 @@ class Search:
         """
         value = read_metric(value, self._numbers)
         if gains(value, self._objectives) is None:
-            raise Conflict(f"the result {show_value(value)} {wanted(self._objectives, value)}.")
+            raise Conflict(f"the result {safe_repr(value)} {wanted(self._objectives, value)}.")
         parameters = plain_value(parameters)
         warn_of(self._plan.space, parameters)
         with self._turn():
@@ -350,7 +350,7 @@ class Search:
             if state is TrialState.SUCCEEDED and gains(value, self._objectives) is None:
                 if value is not None and is_never_a_result(value, self._objectives):
                     warn_of_failure(running.id, value, self._objectives)
-                state, reason = TrialState.FAILED, f"the result {show_value(value)} {wanted(self._objectives, value)}"
+                state, reason = TrialState.FAILED, f"the result {safe_repr(value)} {wanted(self._objectives, value)}"
             if self._journal is not None and not is_json(value):
                 value = None
             ended = replace(running, value=value, state=state, reason=reason, ended=time.time())
@@ -438,19 +438,19 @@ class Search:
             raises; or if processes cannot begin. Conflict if the objective cannot be called, or sent to processes or
             workers; with `on`, ConfigError, too. What has ended by then is in `result()`.
         """
-        from nnilite._search import optuna_words
+        from nnilite._search import argument_synonyms
         from nnilite._search.loop import Bounds, Loop
         from nnilite._search.progress import SearchProgress
         from nnilite._search.search_arguments import check_run_arguments
 
-        optuna_words.refuse_in_run(others)
+        argument_synonyms.refuse_in_run(others)
         check_run_arguments({"trials": trials, "concurrency": concurrency, "total": total}, callbacks)
         if on is not None and on != "inline":
             if processes:
                 raise Conflict("processes=True is for a search in this program; leave it out with `on`.")
-            from nnilite._functions.search_elsewhere import RunPlace
+            from nnilite._functions.search_on_service import RunTarget
 
-            where = RunPlace(
+            where = RunTarget(
                 on,
                 trials=total or trials,
                 concurrency=concurrency,
@@ -486,9 +486,9 @@ class Search:
         return self.result()
 
     def _run_elsewhere(
-        self, where: RunPlace, objective: Callable[..., Any], callbacks: Sequence[Callback]
+        self, where: RunTarget, objective: Callable[..., Any], callbacks: Sequence[Callback]
     ) -> SearchResult:
-        from nnilite._functions import search_elsewhere
+        from nnilite._functions import search_on_service
 
         if self._journal is not None:
             raise Conflict("storage keeps a search of this program; with `on`, give `id`, which keeps the experiment.")
@@ -501,7 +501,7 @@ class Search:
 
         known = [trial for trial in self._trials.values() if trial.state.ended]
         try:
-            search_elsewhere.run(
+            search_on_service.run(
                 where,
                 objective,
                 self._asked,

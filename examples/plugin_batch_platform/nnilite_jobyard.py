@@ -15,7 +15,7 @@ from nnilite.platform_http import Credential, HttpConfig, HttpRequest, PlatformH
 from nnilite.service import CHECKPOINTS_STAY, JobState, JobStatus, callback_is_unused
 from nnilite.services.batch_service import BatchService
 from nnilite.services.bootstrap import command
-from nnilite.services.callback_address import GivenCallbackAddress
+from nnilite.services.callback_address import ExternalCallbackAddress
 from nnilite.services.delivery import START_VARIABLE, code_source, deliver, hidden, variable_names
 from nnilite.services.job_log import JobLog
 from nnilite.services.job_watch import JobWatch, Patience, SeenJob, keeper_status
@@ -146,7 +146,7 @@ class JobyardService(BatchService):
 
     def __init__(self, name, config, context):
         # Jobyard is far away: people give the address at which its nodes reach their manager.
-        address = GivenCallbackAddress(context, config.nni_manager_ip, "the nodes of Jobyard")
+        address = ExternalCallbackAddress(context, config.nni_manager_ip, "the nodes of Jobyard")
         super().__init__(name, config, context, address)
 
     def connect(self):

@@ -223,7 +223,7 @@ def _sentence(error: Exception) -> str:
 
 
 def _report_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    from nnilite._keeper.starting import find_cure
+    from nnilite._keeper.command_start import find_cure
 
     cure = find_cure(error) if isinstance(error, Exception) else ""
     if cure:

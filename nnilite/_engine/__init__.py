@@ -10,7 +10,7 @@ The pure core decides; it has no I/O, no clock and no randomness, and imports re
     ends            how attempts and trials end: retries, and what is freed then
     submissions     how trials come, and how their attempts get to a service
     reports         handles what trials and their platforms report
-    asking          how the tuner is asked for parameters, and its answers
+    tuner_requests  how the tuner is asked for parameters, and its answers
     known_workers   which hosts have said what trials run with there
     limits          time, money, silence, and the stop
     dedupe          numbered events of keepers: new ones pass, known ones are dropped, gaps are noticed
@@ -20,7 +20,7 @@ Around it:
     gate             the way in for all events of keepers: checked, numbered, acknowledged when they are committed
     engine           takes messages, commits what the rules say, then acts
     service_caller   the one task that calls the training service
-    service_looks    polls it, and hands on what it says of its jobs
+    service_polling  polls it, and hands on what it says of its jobs
     service_answers  checks what it says
     slow_calls       calls that take long, which the others do not wait for
     guarded_calls    gives each call of a plugin an end, and raises only errors of nnilite
@@ -34,6 +34,6 @@ Around it:
     placement_notes  what a hybrid service asks of the rules, and notes there
     spending         what the experiment has cost
     tuner_slowness   why no trial begins while the tuner has not answered
-    trial_uses       what running trials use now, in memory
+    usage_reports    what running trials use now, in memory
     hybrid           several training services in one experiment, itself a training service
 """

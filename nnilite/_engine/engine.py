@@ -27,8 +27,8 @@ from nnilite._engine.live_trial import Live
 from nnilite._engine.placement_notes import LivePlacementNotes
 from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import ServiceCaller, WakeSignal
-from nnilite._engine.trial_uses import TrialUses
 from nnilite._engine.tuner_slowness import TunerSlowness
+from nnilite._engine.usage_reports import UsageReports
 from nnilite.errors import ConfigError, NniliteError, ServiceError, StoreError, TunerError
 from nnilite.records import Attempt, ExperimentState, Json, KeeperEvent, Trial, Used
 from nnilite.service import Job, TrainingService
@@ -133,7 +133,7 @@ class Engine:
         self._later: asyncio.TimerHandle | None = None  # wakes for inputs that are not urgent
         self._retry = asyncio.Event()
         self._closed = False
-        self.uses = TrialUses(parts.rules.live)
+        self.uses = UsageReports(parts.rules.live)
         self.gate = EventGate(parts.store, self, parts.output_cap_bytes, parts.ranks)
         self._tuner_queue: asyncio.Queue[messages.TunerCall] = asyncio.Queue()
         self.slowness = TunerSlowness(self.now)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import TypeVar
 
-from nnilite._keeper.starting import find_cure
+from nnilite._keeper.command_start import find_cure
 from nnilite._loop_waits import limited
 from nnilite.errors import NniliteError, ServiceError
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from nnilite._engine.guarded_calls import PluginFault
-from nnilite._engine.hybrid_members import ClosedMembers, FailedMembers, MemberTurns, PassedOver, within
+from nnilite._engine.hybrid_members import ClosedMembers, FailedMembers, MemberBusy, SubmissionLimiter, within
 from nnilite._engine.member_refusals import MemberRefusals
 from nnilite._engine.placement import EVERYTHING, Candidate, Placement, Share, order
 from nnilite._engine.service_answers import check_handle, check_statuses
@@ -82,7 +82,7 @@ class HybridService(TrainingService):
         self.reports_aside = all(member.service.reports_aside for member in config)
         at_once = {member.service.name: max(1, member.service.submits_at_once) for member in config}
         self.most_submits = sum(at_once.values())
-        self._turns = MemberTurns(at_once)
+        self._turns = SubmissionLimiter(at_once)
         self._noting = asyncio.Lock()
         self._members = {member.service.name: member.service for member in config}
         self._own = {member.service.name: member.own for member in config}
@@ -132,7 +132,7 @@ class HybridService(TrainingService):
                     if name != asked:
                         await self._note(name, job)
                     return await self._submit_to(name, job)
-            except PassedOver as refusal:
+            except MemberBusy as refusal:
                 reasons.append(f"{name}: {refusal}")
             except NoCapacity as refusal:
                 self._full[name] = now + _FULL_FOR_S
@@ -145,11 +145,11 @@ class HybridService(TrainingService):
         raise NoCapacity("; ".join(reasons + impossible))
 
     async def _note(self, name: str, job: Job) -> None:
-        """Note that a member is asked. Raises: PassedOver if others have taken its places meanwhile."""
+        """Note that a member is asked. Raises: MemberBusy if others have taken its places meanwhile."""
         async with self._noting:
             [found] = [one for one in _candidates(self.notes, self._shares, self._aside, job, 0.0) if one.name == name]
             if found.is_full:
-                raise PassedOver(_explain_passing(found, self._aside))
+                raise MemberBusy(_explain_passing(found, self._aside))
             await self.notes.record(job, name)
 
     async def _submit_to(self, name: str, job: Job) -> Handle:

@@ -25,7 +25,7 @@ _LONGEST_ASIDE_S = 600.0
 _TURN_S = 1.0
 
 
-class PassedOver(NoCapacity):
+class MemberBusy(NoCapacity):
     """Raised for a member that is not asked now, for it is busy with other jobs."""
 
 
@@ -65,7 +65,7 @@ class FailedMembers(dict[str, FailedMember]):
         return ServiceError(f"{name}: {error}")
 
 
-class MemberTurns:
+class SubmissionLimiter:
     """Lets each member have as many submissions under way as it takes."""
 
     def __init__(self, at_once: Mapping[str, int]) -> None:
@@ -75,14 +75,14 @@ class MemberTurns:
     async def turn(self, name: str, may_have_it: bool) -> AsyncIterator[None]:
         """Wait for a member's answers to other jobs.
 
-        Raises: PassedOver if they take long, ServiceError if it may have the job that has to wait.
+        Raises: MemberBusy if they take long, ServiceError if it may have the job that has to wait.
         """
         turns = self._turns[name]
         try:
             await asyncio.wait_for(turns.acquire(), _TURN_S)
         except asyncio.TimeoutError:
             slow = "it has not answered to another trial yet"
-            raise ServiceError(f"{name}: {slow}") if may_have_it else PassedOver(slow) from None
+            raise ServiceError(f"{name}: {slow}") if may_have_it else MemberBusy(slow) from None
         try:
             yield
         finally:

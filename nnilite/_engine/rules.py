@@ -9,7 +9,7 @@ The parts share one `State` and change it through one `Recorder`:
     Ends         how attempts and trials end; the other parts end them through it
     Reports      what trials and their platforms report
     Submissions  how trials come, and how their attempts get to a service
-    Asking       how the tuner is asked for parameters, and its answers
+    TunerRequests       how the tuner is asked for parameters, and its answers
     Limits       time, money, silence, and the stop
 """
 
@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nnilite._engine import messages
-from nnilite._engine.asking import Asking
 from nnilite._engine.ends import Ends
 from nnilite._engine.known_workers import KnownWorkers
 from nnilite._engine.limits import Limits
@@ -28,6 +27,7 @@ from nnilite._engine.reports import Reports
 from nnilite._engine.spending import Spending
 from nnilite._engine.state import State
 from nnilite._engine.submissions import Submissions
+from nnilite._engine.tuner_requests import TunerRequests
 from nnilite.records import ExperimentState, Trial, TrialState
 
 
@@ -40,7 +40,7 @@ class Rules:
         ends = self._ends = Ends(self._state, self._recorder)
         self._reports = Reports(self._state, self._recorder, ends)
         self._submissions = Submissions(self._state, self._recorder, ends)
-        self._asking = Asking(self._state, self._recorder, ends, self._submissions)
+        self._asking = TunerRequests(self._state, self._recorder, ends, self._submissions)
         self._limits = Limits(self._state, self._recorder, ends)
 
     def step(self, message: messages.Input) -> messages.Outcome:

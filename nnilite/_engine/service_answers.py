@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 from nnilite._engine.guarded_calls import PluginFault
 from nnilite.records import EXIT_CODE_MAX, HOST_MAX, MESSAGE_MAX, TIME_MAX, Attributed, KeeperEvent, Reported
-from nnilite.records.nouns import INTEGER_MAX
+from nnilite.records.record_types import INTEGER_MAX
 from nnilite.service import Handle, JobState, JobStatus
 from nnilite.services.keeper_events import check_value
 

@@ -21,7 +21,7 @@ from nnilite._engine.guarded_calls import PluginFault, guarded
 from nnilite._engine.hybrid import find_choice
 from nnilite._engine.report_reader import ReportReader
 from nnilite._engine.service_answers import check_handle
-from nnilite._engine.service_looks import EngineInbox, ServiceLooks
+from nnilite._engine.service_polling import EngineInterface, ServicePoller
 from nnilite._engine.slow_calls import PATIENCE_S, SlowCalls
 from nnilite.errors import (
     CodeDirError,
@@ -81,7 +81,7 @@ class ServiceCaller:
     def __init__(
         self,
         service: TrainingService,
-        inbox: EngineInbox,
+        inbox: EngineInterface,
         job: Callable[[Trial, Attempt], Job],
         wake: WakeSignal,
         follow: Collection[str] = (),
@@ -92,7 +92,7 @@ class ServiceCaller:
         self._inbox = inbox
         self._job = job
         self._reader = ReportReader(service, inbox)
-        self._looks = ServiceLooks(service, self.choice, inbox, job, self._reader, follow)
+        self._looks = ServicePoller(service, self.choice, inbox, job, self._reader, follow)
         self._calls = CallQueue()
         self._refused: list[messages.Submit] = []  # for want of room, which ended jobs may still have
         self._submitting, self._changing, self._looking = (SlowCalls(wake.event.set) for _ in range(3))

@@ -24,7 +24,7 @@ from nnilite._experiments.home_folder import explain_home
 from nnilite._keeper.plain_file import find_mode
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import Json
-from nnilite.records.nouns import TIME_MAX
+from nnilite.records.record_types import TIME_MAX
 from nnilite.records.shapes import TEXT, Form, integer, seconds_since_epoch
 
 MOST_BYTES = 64 << 20

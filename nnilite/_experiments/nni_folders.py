@@ -14,7 +14,7 @@ from pathlib import Path
 from nnilite._experiments.documents import Document, is_file, is_folder, may_be_path, read_document
 from nnilite.errors import DamagedFile, UnreadableFile
 from nnilite.records import ExperimentState, Json
-from nnilite.records.nouns import TIME_MAX
+from nnilite.records.record_types import TIME_MAX
 
 LIST = ".experiment"
 DATABASE = Path("db") / "nni.sqlite"

@@ -92,7 +92,7 @@ class RegistryEntry:
     @property
     def stop(self) -> str:
         """The sentence, with a cure, that its manager's process was stopped (SIGSTOP) and cannot answer; "" if not."""
-        from nnilite._keeper.ending import describe_stop  # few commands need it
+        from nnilite._keeper.attempt_kill import describe_stop  # few commands need it
 
         return describe_stop(self.pid) if self.alive else ""
 
@@ -314,7 +314,7 @@ def lock(directory: Path) -> Iterator[ManagerLock]:
     try:
         held.acquire()
     except BlockingIOError:
-        from nnilite._keeper.ending import describe_stop
+        from nnilite._keeper.attempt_kill import describe_stop
 
         manager = find_manager_state(directory)
         stop = describe_stop(manager.pid)

@@ -131,9 +131,9 @@ def _load(call: dict[str, Any]) -> Callable[..., Any]:
         _refuse(_lacks(missing, call))
     except Exception as error:  # noqa: BLE001  whatever the user's modules raise while they are imported
         sys.stderr.write("".join(_traceback(error, call, os.path.dirname(_HERE))))
-        from nnilite._sdk.shown_values import show_error
+        from nnilite._sdk.safe_text import safe_error_text
 
-        _refuse(f"it cannot be loaded on the worker: {show_error(error)}")
+        _refuse(f"it cannot be loaded on the worker: {safe_error_text(error)}")
     if not callable(function):
         _refuse(f"{path} holds a {type(function).__name__}, which cannot be called")
     return function  # type: ignore[no-any-return]
@@ -203,9 +203,9 @@ def _kept(name: str, part: Any, counts: bool) -> Any:
     except Exception as error:
         if isinstance(error, OSError):
             raise
-        from nnilite._sdk.shown_values import show_error
+        from nnilite._sdk.safe_text import safe_error_text
 
-        _say(NOTED + f"the result {name!r} is not kept: {show_error(error)}")
+        _say(NOTED + f"the result {name!r} is not kept: {safe_error_text(error)}")
         return None
     return path
 
@@ -276,9 +276,9 @@ def _renamed(frame: Any, name: str) -> Any:
 
 
 def _shorten(value: Any) -> str:
-    from nnilite._sdk.shown_values import show_value
+    from nnilite._sdk.safe_text import safe_repr
 
-    return f"{show_value(value)} ({type(value).__name__})"
+    return f"{safe_repr(value)} ({type(value).__name__})"
 
 
 def _version() -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._functions.function_run import FunctionExperiment, FunctionRun, prepare
-from nnilite._functions.search_elsewhere import RunPlace, config_of
+from nnilite._functions.search_on_service import RunTarget, config_of
 from nnilite._search.plan import Plan
 from nnilite._search.progress import SearchProgress
 from nnilite.config import ExperimentConfig
@@ -36,7 +36,7 @@ def planned(  # noqa: PLR0913  those after the first three are words in a call
         space = config.checked(paths=False).search_space
     if space is None:
         raise Conflict("the experiment has no search space: give run(..., space={...}).")
-    where = RunPlace(config, trials, concurrency, timeout_s)
+    where = RunTarget(config, trials, concurrency, timeout_s)
     return prepare(
         config_of(where, Plan(space, "", optimize)),
         function,

@@ -41,7 +41,7 @@ Without a callback everything stays in the folder (see `folder`), where a servic
 program            the command line
 spec               the specification of an attempt, checked once
 attempt_run        one attempt, from the specification to the last delivered event
-starting           starts the trial's command
+command_start      starts the trial's command
 trial_environment  the environment of a trial
 niceness           sets who gets a processor first where all are busy
 process            recognizes the trial's process, and ends it with its group
@@ -75,13 +75,13 @@ launch_agent       the program `ssh` of a launcher: it runs a command on another
 agent_server       the first node's side of these commands
 rank_program       what a launcher starts as a rank: it becomes the trial's command
 rank_variables     the variables with which processes find each other
-saving             nothing of this, for an attempt without a shared storage
-use                how much processor time and memory the trial uses
+saver_choice       nothing of this, for an attempt without a shared storage
+resource_usage     how much processor time and memory the trial uses
 folder             the files of one attempt, which show any process how far it came
 attempt_files      an attempt's folder as programs other than its keeper use it
 folder_owner       whose a folder is, for programs other than keepers
 folder_looks       looks at the folders of trials, some of which may hang, for programs other than keepers
-ending             ends an attempt whose keeper does not do it, for programs other than keepers
+attempt_kill       ends an attempt whose keeper does not do it, for programs other than keepers
 outbox             the events that the manager does not have yet, and the batches that take them there
 bootstrap_program  the first program of a job on a platform that has no keeper yet: it gets the keeper and becomes it
 job                runs an attempt as the job of such a platform
@@ -157,11 +157,11 @@ BEFORE_START: Tuple[str, ...] = (
     "plain_file",
     "process",
     "program",
-    "saving",
+    "saver_choice",
     "sdk_folder",
     "signals",
     "spec",
-    "starting",
+    "command_start",
     "trial_environment",
     "wake",
     "working_copy",
@@ -247,7 +247,7 @@ def build(target: Path, *, with_storage: bool = False, with_nodes: bool = False,
     files = {"__main__.py": _MAIN.encode()}
     parts = ((with_storage, _FOR_STORAGE), (with_nodes, _FOR_NODES), (with_preload, _FOR_PRELOAD))
     optional = [module for wanted, modules in parts if not wanted for module in modules]
-    left_out = ("attempt_files", "ending", "folder_looks", "folder_owner", "tar_stream", *optional)
+    left_out = ("attempt_files", "attempt_kill", "folder_looks", "folder_owner", "tar_stream", *optional)
     modules = [path for path in sorted(_PACKAGE.glob("[a-z]*.py")) if path.stem not in left_out]
     files.update((f"nnilite/_keeper/{path.name}", _strip_prose(path.read_text("ascii"))) for path in modules)
     files.update({"nnilite/__init__.py": b"", _CPYTHON: _strip_prose(_cpython())})

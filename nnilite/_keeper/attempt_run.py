@@ -13,22 +13,22 @@ from __future__ import annotations
 import os
 import time
 
-from . import plain_file, process, signals, starting, trial_environment
+from . import command_start, plain_file, process, signals, trial_environment
+from .command_start import EndUnknown, NotStarted
 from .exit_code import sentence, status
 from .folder import Folder, is_gone
 from .niceness import Niceness
 from .output import OutputFile
-from .saving import choose_saver
-from .starting import EndUnknown, NotStarted
+from .saver_choice import choose_saver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional, Tuple, TypeVar
 
+    from .command_start import StartedCommand
     from .preloaded_start import PreloadedStarts
     from .report_sender import ReportSender
     from .spec import Spec
-    from .starting import StartedCommand
     from .wake import Wake
 
     T = TypeVar("T")
@@ -247,10 +247,12 @@ class AttemptRun:
             self._began = (time.time(), time.monotonic())
             command = _command_of(self._spec, self._folder)
             preloaded = self._preloaded and self._preloaded.start(command, directory, env, self._folder, self._wake)
-            return preloaded or starting.start(command, directory, env, self._folder.stdout, self._folder.stderr)
+            return preloaded or command_start.start(command, directory, env, self._folder.stdout, self._folder.stderr)
         except (OSError, ValueError) as error:  # a ValueError is a zero byte in command or environment
-            text = "the trial command cannot be started in {}: {}{}".format(directory, error, starting.find_cure(error))
-            raise NotStarted(text, starting.is_by_machine(error)) from error
+            text = "the trial command cannot be started in {}: {}{}".format(
+                directory, error, command_start.find_cure(error)
+            )
+            raise NotStarted(text, command_start.is_by_machine(error)) from error
 
     def _check_wanted(self) -> None:
         """Check that the trial's end was not requested already. Raises: NotStarted."""

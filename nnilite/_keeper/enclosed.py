@@ -17,7 +17,7 @@ import itertools
 import os
 import stat
 
-from .plain_file import NOT_REGULAR, NotOrdinary, only_ordinary
+from .plain_file import NOT_REGULAR, NotRegularFile, require_regular
 from .tree_removal import FOLDER_FLAGS, remove_below
 
 TYPE_CHECKING = False
@@ -197,24 +197,24 @@ class EnclosedFolder:
         folder, name = self._place(path)
         for _ in range(3):
             try:
-                return only_ordinary(os.open(name, _UPDATE_FLAGS, 0o600, dir_fd=folder), path, "r+b")
-            except (NotOrdinary, IsADirectoryError):
+                return require_regular(os.open(name, _UPDATE_FLAGS, 0o600, dir_fd=folder), path, "r+b")
+            except (NotRegularFile, IsADirectoryError):
                 self._clear(folder, name)
             except OSError as error:
                 if error.errno not in _NO_FOLDER:
                     raise
                 self._clear(folder, name)
-        raise NotOrdinary(errno.EINVAL, "something else is put in its place again and again", path)
+        raise NotRegularFile(errno.EINVAL, "something else is put in its place again and again", path)
 
     def open(self, path: str) -> IO[bytes]:
-        """Open an ordinary file to read. Raises: UnsafeName, FileNotFoundError, NotOrdinary, OSError."""
+        """Open an ordinary file to read. Raises: UnsafeName, FileNotFoundError, NotRegularFile, OSError."""
         parts = parts_of(path)
         folder = self._walk_to(parts[:-1], make=False)
         try:
-            return only_ordinary(os.open(parts[-1] if parts else ".", _READ_FLAGS, dir_fd=folder), path)
+            return require_regular(os.open(parts[-1] if parts else ".", _READ_FLAGS, dir_fd=folder), path)
         except OSError as error:
             if error.errno in _NO_FOLDER:
-                raise NotOrdinary(errno.EINVAL, NOT_REGULAR, path) from error
+                raise NotRegularFile(errno.EINVAL, NOT_REGULAR, path) from error
             raise
         finally:
             self._close(folder)

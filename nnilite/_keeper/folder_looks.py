@@ -21,7 +21,7 @@ _LATE_FOR_S = 60.0
 _IDLE_S = 10.0
 
 
-class SlowFolder(OSError):
+class FolderHangs(OSError):
     """A folder is not looked at now, since an earlier look at it hangs."""
 
 
@@ -68,7 +68,7 @@ class FolderLooks:
             return sorted({look.folder for look in self._hanging})
 
     def look(self, folder: str, name: str, work: Callable[[], Any]) -> Any:
-        """Do this in one folder, and return what it returns. Raises: SlowFolder, OSError."""
+        """Do this in one folder, and return what it returns. Raises: FolderHangs, OSError."""
         return self.look_at_all([FolderLook(folder, name, work)])[0].get()
 
     def look_at_all(self, looks: Sequence[FolderLook]) -> List[LookResult]:
@@ -168,7 +168,7 @@ class FolderLooks:
                 return LookResult(error=_slow(look.folder, now - since))
         if len(self._hanging) >= self._most_hanging:
             text = "{} other folders of trials hang, and no more is tried".format(len(self._hanging))
-            return LookResult(error=SlowFolder(errno.ETIMEDOUT, text, look.folder))
+            return LookResult(error=FolderHangs(errno.ETIMEDOUT, text, look.folder))
         return None
 
 
@@ -264,5 +264,5 @@ class _Row:
         return [one or LookResult() for one in self._seen]
 
 
-def _slow(folder: str, for_s: float) -> SlowFolder:
-    return SlowFolder(errno.ETIMEDOUT, "no answer within {:.0f} s".format(max(1.0, for_s)), folder)
+def _slow(folder: str, for_s: float) -> FolderHangs:
+    return FolderHangs(errno.ETIMEDOUT, "no answer within {:.0f} s".format(max(1.0, for_s)), folder)

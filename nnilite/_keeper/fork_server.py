@@ -40,7 +40,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, NoReturn, Optional
 
-from . import plain_file, process, starting
+from . import command_start, plain_file, process
 from .attempt_run import run_one_of_several
 from .folder import Folder
 from .niceness import go_first
@@ -69,7 +69,7 @@ def serve() -> int:
     import shutil  # noqa: F401
     import subprocess  # noqa: F401
 
-    from . import link, link_choice, local_link, outbox, report_sender, sdk_folder, use, working_copy  # noqa: F401
+    from . import link, link_choice, local_link, outbox, report_sender, resource_usage, sdk_folder, working_copy  # noqa: F401
 
     go_first()
     server = _ForkServer()
@@ -204,7 +204,7 @@ class _ForkServer:
         try:
             pid = os.fork()
         except OSError as error:
-            self._refuse(path, "no keeper can be forked: {}{}".format(error.strerror, starting.find_cure(error)))
+            self._refuse(path, "no keeper can be forked: {}{}".format(error.strerror, command_start.find_cure(error)))
             pid = -1
         if pid == 0:
             for other in self._links.values():  # otherwise these would not see the end of this server

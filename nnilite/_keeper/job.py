@@ -26,9 +26,9 @@ import sys
 
 from nnilite._cpython import dumps, loads
 
-from . import attempt_run, bootstrap_program, process, signals, starting
+from . import attempt_run, bootstrap_program, command_start, process, signals
 from .folder import Folder
-from .plain_file import is_there, open_ordinary
+from .plain_file import is_there, open_regular
 from .spec import SpecError, parse
 from .wake import Wake
 
@@ -75,7 +75,7 @@ def attend(start: Mapping[str, Any], place: str, words: Sequence[str]) -> int:
     options = bootstrap_program.read_options(words)
     try:
         return _do(start, options, place, wake)
-    except starting.NotStarted as error:
+    except command_start.NotStarted as error:
         return _report_not_started(options, error, error.by_machine)
     except (SpecError, OSError) as error:
         return _report_not_started(options, error, isinstance(error, OSError))
@@ -207,7 +207,7 @@ def _print_output(stream: str, path: str, offset: int) -> None:
     from .link import MARK
 
     try:
-        with open_ordinary(path) as file:
+        with open_regular(path) as file:
             file.seek(offset)
             data = file.read(_LEFT_OUTPUT_BYTES)
     except OSError:  # the trial has deleted the folder, or put something else there
@@ -232,7 +232,7 @@ def _prepare(spec: Spec, place: str) -> int:
         if archive and not os.path.exists(target):
             working_copy.unpack(archive, target)
     except working_copy.CodeError as error:
-        raise starting.NotStarted(str(error), by_machine=True) from error
+        raise command_start.NotStarted(str(error), by_machine=True) from error
     return 0
 
 

@@ -16,12 +16,12 @@ import subprocess
 import time
 
 from . import launcher, process
+from .command_start import find_shell
 from .exit_code import sentence
 from .folder import Folder
 from .node_processes import NodeProcesses
 from .output import OutputFile
 from .rank_variables import variables
-from .starting import find_shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

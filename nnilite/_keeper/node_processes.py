@@ -13,10 +13,10 @@ import subprocess
 import time
 
 from . import process
+from .command_start import find_shell
 from .exit_code import sentence
 from .output import OutputFile
 from .rank_variables import torch_variables, variables
-from .starting import find_shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from .plain_file import NotOrdinary, open_ordinary
+from .plain_file import NotRegularFile, open_regular
 
 _MARK = b"\n[nnilite: %20d bytes of output left out here: %s]\n"
 _MIN_CAP_BYTES = 16 * len(_MARK % (0, b"over maxOutputSize"))
@@ -65,10 +65,10 @@ class OutputFile:
     def read(self, offset: int, limit: int) -> bytes:
         """Return up to `limit` bytes from `offset`; nothing if there is no such file (any more). Raises: OSError."""
         try:
-            with open_ordinary(self.path) as file:
+            with open_regular(self.path) as file:
                 file.seek(offset)
                 return file.read(limit)
-        except (FileNotFoundError, NotADirectoryError, NotOrdinary):
+        except (FileNotFoundError, NotADirectoryError, NotRegularFile):
             return b""
 
     def last(self, limit: int) -> str:

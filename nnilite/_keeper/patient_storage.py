@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any, Callable, List, Mapping, Optional
 
-from .starting import NO_PROCESS_CURE
+from .command_start import NO_PROCESS_CURE
 from .storage import Storage, StorageError
 from .storage_choice import open_storage
 

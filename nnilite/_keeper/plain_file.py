@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NOT_REGULAR = "it is not a regular file"
 
 
-class NotOrdinary(OSError):
+class NotRegularFile(OSError):
     """Something other than a file, such as a link or a pipe, is in the place of a file."""
 
 
@@ -46,22 +46,22 @@ def is_folder_there(path: Union[str, os.PathLike[str]]) -> bool:
     return stat.S_ISDIR(find_mode(path))
 
 
-def open_ordinary(path: str) -> IO[bytes]:
-    """Open a file to read, but not what a link in its place leads to. Raises: NotOrdinary, OSError."""
+def open_regular(path: str) -> IO[bytes]:
+    """Open a file to read, but not what a link in its place leads to. Raises: NotRegularFile, OSError."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise NotOrdinary(errno.EINVAL, NOT_REGULAR, path) from error
+            raise NotRegularFile(errno.EINVAL, NOT_REGULAR, path) from error
         raise
-    return only_ordinary(file, path)
+    return require_regular(file, path)
 
 
-def only_ordinary(file: int, path: str, mode: str = "rb") -> IO[bytes]:
-    """Return what was opened with O_NONBLOCK as a file, or close it. Raises: NotOrdinary."""
+def require_regular(file: int, path: str, mode: str = "rb") -> IO[bytes]:
+    """Return what was opened with O_NONBLOCK as a file, or close it. Raises: NotRegularFile."""
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise NotOrdinary(errno.EINVAL, NOT_REGULAR, path)
+        raise NotRegularFile(errno.EINVAL, NOT_REGULAR, path)
     return os.fdopen(file, mode)
 
 

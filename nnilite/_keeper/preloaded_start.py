@@ -12,8 +12,8 @@ import socket
 import time
 
 from . import process
+from .command_start import EndUnknown, StartedCommand
 from .python_command import read_python_command
-from .starting import EndUnknown, StartedCommand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

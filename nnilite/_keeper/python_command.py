@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .starting import split_plain_words
+from .command_start import split_plain_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

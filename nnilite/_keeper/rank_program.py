@@ -16,11 +16,11 @@ import sys
 import time
 
 from . import process
+from .command_start import find_shell
 from .exit_code import status
 from .folder import Folder
 from .node_processes import silenced
 from .rank_variables import Layout, variables
-from .starting import find_shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

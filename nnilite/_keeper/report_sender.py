@@ -12,16 +12,16 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
+from .command_start import NO_PROCESS_CURE
 from .folder import Folder
 from .link import LinkDown, RestLink, modified
 from .outbox import Batch, ManagerAnswer, Outbox, exit_event, start_event
 from .spec import Spec
-from .starting import NO_PROCESS_CURE
 
 if TYPE_CHECKING:
     from .link_choice import Link
     from .output import OutputFile
-    from .use import TrialMeter
+    from .resource_usage import TrialMeter
 
 _GATHER_S = 0.05  # the pause between two requests
 _GATHER_FIRST_S = 0.25  # long enough to report a short trial by one request
@@ -202,7 +202,7 @@ class ReportSender:
             return []
         try:
             if self._meter is None:
-                from .use import TrialMeter  # few trials run for this time
+                from .resource_usage import TrialMeter  # few trials run for this time
 
                 began, env = self._process_began, self._spec.env
                 self._meter = TrialMeter(self._process["pid"], self._process["start"], env, began)

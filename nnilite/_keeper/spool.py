@@ -28,7 +28,7 @@ import os
 import re
 from typing import IO, Any, Iterator, List, NamedTuple, Optional, Tuple
 
-from .plain_file import NotOrdinary, open_ordinary
+from .plain_file import NotRegularFile, open_regular
 
 PERIODICAL = "PERIODICAL"
 FINAL = "FINAL"
@@ -104,7 +104,7 @@ class SpoolReader:
         if self.given_up:
             return reports
         try:
-            with open_ordinary(self.path) as file:
+            with open_regular(self.path) as file:
                 file.seek(self.offset)
                 begin = self.offset
                 written = os.fstat(file.fileno()).st_mtime
@@ -114,7 +114,7 @@ class SpoolReader:
                         break
         except (FileNotFoundError, NotADirectoryError):  # nothing was reported, or the trial has deleted its folder
             return reports
-        except NotOrdinary as error:
+        except NotRegularFile as error:
             if not self.unreadable:
                 self._refuse(str(error.strerror).encode())
         except OSError:

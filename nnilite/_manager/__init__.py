@@ -8,7 +8,7 @@
     worker_files    finds the files of its trials, also where the trials ran
     keeper_callbacks  hands what keepers report to the engine
     manager_parts   the parts that run, and the publisher of what is committed
-    use_answers     what running trials use, as it is shown
+    usage_answers   what running trials use, as it is shown
     port_choice     the port of a manager to which none was given
     standby         waits until the process learns what it is to manage
     ready_pipe      reports the progress of the start to the process that started the manager

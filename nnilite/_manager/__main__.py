@@ -17,8 +17,8 @@ from pathlib import Path
 from nnilite._experiments import registry, search_folder
 from nnilite._experiments.locking import ManagerLock
 from nnilite._experiments.manager_options import ManagerOptions
+from nnilite._keeper.command_start import find_cure
 from nnilite._keeper.niceness import go_first
-from nnilite._keeper.starting import find_cure
 from nnilite._logging.secret_filter import SecretFilter
 from nnilite._logging.terminal_text import LogFormatter
 from nnilite._manager import standby

@@ -31,12 +31,12 @@ from nnilite._plugins import lookup
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.notices import TEACHES_NOTHING
 from nnilite._store.reader import Reader
-from nnilite._store.recall import Recall
+from nnilite._store.resume_reader import ResumeReader
 from nnilite._store.settings_of_config import is_maximizing, make_settings
 from nnilite._store.writer import Store
 from nnilite._tuner_host.tuner_client import TunerHost, TunerPlan
 from nnilite._tuner_host.tuner_process import TunerProcess
-from nnilite._views.experiment_view import collect_about
+from nnilite._views.experiment_view import collect_facts
 from nnilite.config import CheckedConfig, ServiceShare
 from nnilite.errors import NniliteError
 from nnilite.records import CallKind, ExperimentState, Json, Trial
@@ -131,10 +131,10 @@ def assemble(
     `packing` is called in another thread, with how much of the code is packed. Raises: NniliteError.
     """
     maximize = is_maximizing(config.json().get("tuner") or {})
-    settings = store.recall.settings(make_settings(config, maximize))
+    settings = store.resume_reader.settings(make_settings(config, maximize))
     clock = Clock()
     store.claim()
-    rules = Rules(settings, store.recall.snapshot(maximize), clock())
+    rules = Rules(settings, store.resume_reader.snapshot(maximize), clock())
     async_store = AsyncStore(store, directory)
     jobs = make_job_maker(directory, config, store, address)
     if config.record_provenance:
@@ -143,7 +143,7 @@ def assemble(
     wake = WakeSignal()
     service = make_service(directory, config, address, wake.ring, packing)
     tuner = TunerHost(make_tuner_plan(directory, config), async_store.calls, async_store.histories)
-    tidiers = make_checkpoint_tidiers(directory, config, store.recall, rules)
+    tidiers = make_checkpoint_tidiers(directory, config, store.resume_reader, rules)
     publisher = Publisher(rules, tidiers, state_changed)
     engine = Engine(
         Parts(
@@ -162,7 +162,7 @@ def assemble(
             ranks=count_ranks(config),
         )
     )
-    about = collect_about(directory, config, store.recall, maximize)
+    about = collect_facts(directory, config, store.resume_reader, maximize)
     reader = Reader(store.path)
     manager = Manager(about, ManagerParts(engine, jobs, service, async_store, tuner, publisher), reader, token)
     return Assembled(
@@ -180,7 +180,7 @@ def assemble(
 
 
 def make_checkpoint_tidiers(
-    directory: Path, config: CheckedConfig, recall: Recall, rules: Rules
+    directory: Path, config: CheckedConfig, resume_reader: ResumeReader, rules: Rules
 ) -> Sequence[CheckpointTidier]:
     """Return what tidies up the checkpoints; nothing if all are kept."""
     rule = CheckpointRule(config.checkpoint.keep, config.checkpoint.max_size)
@@ -191,7 +191,7 @@ def make_checkpoint_tidiers(
     stored = None if storage is None else storage.checkpoints(directory)
     if stored is not None:
         places.append(stored)
-    return [CheckpointTidier(rules, rule, place, recall.ended_trials()) for place in places]
+    return [CheckpointTidier(rules, rule, place, resume_reader.ended_trials()) for place in places]
 
 
 def make_job_maker(directory: Path, config: CheckedConfig, store: Store, address: Address) -> JobMaker:

@@ -9,16 +9,16 @@ from dataclasses import replace
 from nnilite._answers.backend import Listed, Profile, ServiceState, TrialUse, Waiting
 from nnilite._answers.changes import Subscription
 from nnilite._engine.engine import Engine
-from nnilite._keeper.ending import describe_stop
+from nnilite._keeper.attempt_kill import describe_stop
 from nnilite._manager.disk_reserve import DiskReserve
 from nnilite._manager.keeper_callbacks import KeeperCallbacks
 from nnilite._manager.manager_control import ManagerControl
 from nnilite._manager.manager_parts import ManagerParts
-from nnilite._manager.use_answers import show_uses
+from nnilite._manager.usage_answers import show_uses
 from nnilite._manager.worker_files import WorkerFiles
 from nnilite._store.reader import Reader
 from nnilite._store.tables import BulkReader
-from nnilite._views.about import About, ExperimentProgress
+from nnilite._views.experiment_facts import ExperimentFacts, ExperimentProgress
 from nnilite._views.profile_maker import ProfileMaker, list_experiments
 from nnilite.records import ExperimentState, TrialState
 
@@ -28,7 +28,7 @@ class Manager:
 
     read_only = False
 
-    def __init__(self, about: About, parts: ManagerParts, reader: Reader, token: str) -> None:
+    def __init__(self, about: ExperimentFacts, parts: ManagerParts, reader: Reader, token: str) -> None:
         self._parts = parts
         self.profiles = ProfileMaker(about, reader)
         self.token = token

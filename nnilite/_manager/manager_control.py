@@ -13,7 +13,7 @@ from nnilite._manager import known_results
 from nnilite._manager.disk_reserve import DiskReserve
 from nnilite._manager.manager_parts import ManagerParts, make_trial_id
 from nnilite._store.reader import Reader
-from nnilite._store.recall import find_best
+from nnilite._store.resume_reader import find_best
 from nnilite._store.trial_remarks import write_remarks
 from nnilite._views.profile_maker import ProfileMaker
 from nnilite.errors import Conflict, Place, ServiceError

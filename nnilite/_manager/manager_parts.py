@@ -18,7 +18,7 @@ from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
 from nnilite._store.async_store import AsyncStore
 from nnilite._tuner_host.tuner_client import TunerHost
-from nnilite._views.about import ExperimentProgress
+from nnilite._views.experiment_facts import ExperimentProgress
 from nnilite.records import ExperimentState
 from nnilite.service import TrainingService
 

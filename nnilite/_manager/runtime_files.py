@@ -11,7 +11,7 @@ from nnilite._experiments.address import Address
 from nnilite._experiments.documents import as_json, write_content
 from nnilite._experiments.file_guard import Guard, GuardedFile
 from nnilite._experiments.manager_state import find_manager_state
-from nnilite._views.about import About
+from nnilite._views.experiment_facts import ExperimentFacts
 from nnilite.config import CheckedConfig, stored
 from nnilite.records import ExperimentState, Json
 
@@ -63,7 +63,7 @@ class RuntimeFiles:
             log.error("cannot write %s: %s", name, error)
 
 
-def files_of(directory: Path, config: CheckedConfig, token: str, about: About) -> dict[Path, GuardedFile]:
+def files_of(directory: Path, config: CheckedConfig, token: str, about: ExperimentFacts) -> dict[Path, GuardedFile]:
     """Return the files that lead the next manager and other programs to the experiment."""
     entry, platform = registry.entry(about.id), ",".join(about.platforms)
     started = entry.started if entry is not None and entry.started is not None else about.created

@@ -19,7 +19,7 @@ from nnilite._engine import messages
 from nnilite._experiments.nni_folders import MIXED_UP, UNCERTAIN, seconds
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, CallKind, JobState, Json, Metric, MetricKind, Trial, TrialState
-from nnilite.records.nouns import TIME_MAX
+from nnilite.records.record_types import TIME_MAX
 from nnilite.services.keeper_events import read_value
 from nnilite.tuner import Call
 

@@ -19,7 +19,7 @@ from nnilite._experiments.nni_folders import COPY, COPY_CURE
 from nnilite._store.reader import Reader
 from nnilite._store.settings_of_config import is_maximizing
 from nnilite._store.writer import Store, open_store
-from nnilite._views.about import About, ExperimentProgress
+from nnilite._views.experiment_facts import ExperimentFacts, ExperimentProgress
 from nnilite._views.folder_files import FolderFiles, read_piece
 from nnilite._views.view_control import ViewControl
 from nnilite._views.viewer import Viewer
@@ -89,13 +89,13 @@ def open_view(directory: Path, token: str) -> tuple[Viewer, Store]:
         raise document.wrong("config", "a JSON object")
     store = open_store(directory, False, time.time())
     maximize = is_maximizing(_algorithm(config))
-    known = store.recall.snapshot(maximize)
-    about = About(
+    known = store.resume_reader.snapshot(maximize)
+    about = ExperimentFacts(
         id=str(document.text("id")),
         directory=origin,
         config=config,
         platforms=tuple((document.text("platform") or "").split(",")),
-        created=store.recall.moment("created") or 0.0,
+        created=store.resume_reader.moment("created") or 0.0,
         maximize=maximize,
         space=config.get("searchSpace"),
         objectives={"default": "maximize" if maximize else "minimize"},
@@ -105,7 +105,7 @@ def open_view(directory: Path, token: str) -> tuple[Viewer, Store]:
         state=known.state,
         reason="",
         duration_s=known.duration_s,
-        ended=store.recall.moment("ended"),
+        ended=store.resume_reader.moment("ended"),
         limits=_limits(config),
         counts=known.counts,
         best=known.best,

@@ -1,6 +1,6 @@
 """From a plugin's name to its class.
 
 lookup           finds plugins by their entry points, and imports the one that is asked for
-names_elsewhere  what other libraries call the plugins that are here
+name_synonyms    what other libraries call the plugins that are here
 user_algorithms  tuners and assessors that the user has registered under a name
 """

@@ -12,7 +12,7 @@ from dataclasses import is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
-from nnilite._plugins.names_elsewhere import find_meant
+from nnilite._plugins.name_synonyms import find_meant
 from nnilite.errors import PluginError
 
 if TYPE_CHECKING:

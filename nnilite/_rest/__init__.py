@@ -15,7 +15,7 @@ session_handlers     handlers that make and end these
 page_name            the host name under which browsers open the page of one start of a server
 server_connections   limits the open connections, and closes some when there are too many
 trial_connections    the part of them that trials may have, and each single one
-body_room            limits the bytes of reports in memory, for one trial and for all
+body_budget          limits the bytes of reports in memory, for one trial and for all
 peers                finds out whether the user's own program is at the other end of a connection
 forwarders           finds the program that has a socket, and recognizes those that forward ports
 callback_proofs      the manager's half of the mutual proofs of keepers and managers

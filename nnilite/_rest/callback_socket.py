@@ -22,7 +22,7 @@ from pathlib import Path
 from nnilite._answers.backend import Callbacks
 from nnilite._keeper.local_link import SUFFIX, call_with_short_name
 from nnilite._logging.sparse_log import SparseLog
-from nnilite._rest.body_room import BodyHold, BodyRoom
+from nnilite._rest.body_budget import BodyBudget, BodyReservation
 from nnilite._rest.events import parse_body, parse_events
 from nnilite._rest.handler import JOB_NAME
 from nnilite._rest.refusal import HttpRefusal, body_of, status_of
@@ -92,7 +92,7 @@ class CallbackSocket:
         self._open: dict[_SocketCaller, None] = {}
         self._unproven: dict[_SocketCaller, None] = {}  # the oldest first
         self._most = room(resource.getrlimit(resource.RLIMIT_NOFILE)[0]) // 2
-        self._room = BodyRoom()
+        self._room = BodyBudget()
         self._refusals = SparseLog()  # a trial may send the same wrong batch again and again
 
     async def listen(self) -> None:
@@ -185,7 +185,7 @@ class CallbackSocket:
         await caller.send(_spelt(status, answer))
         return True
 
-    async def _line(self, caller: _SocketCaller, most: int, hold: BodyHold) -> bytes | None:
+    async def _line(self, caller: _SocketCaller, most: int, hold: BodyReservation) -> bytes | None:
         """Return the next line; None at the end. Raises: HttpRefusal, OSError."""
         data, caller.pending = caller.pending, b""
         while (end := data.find(b"\n")) < 0:
@@ -198,7 +198,7 @@ class CallbackSocket:
         caller.pending = data[end + 1 :]
         return data[:end]
 
-    async def _read_long_line(self, caller: _SocketCaller, begin: bytes, hold: BodyHold) -> bytes | None:
+    async def _read_long_line(self, caller: _SocketCaller, begin: bytes, hold: BodyReservation) -> bytes | None:
         """Read the rest of a line whose begin proves the job. Raises: HttpRefusal, OSError."""
         match = _HEAD.match(begin)
         if match is None:
@@ -221,7 +221,7 @@ class CallbackSocket:
         del line[end:]
         return bytes(line)
 
-    async def _answer(self, caller: _SocketCaller, line: bytes, hold: BodyHold) -> tuple[int, dict[str, Json]]:
+    async def _answer(self, caller: _SocketCaller, line: bytes, hold: BodyReservation) -> tuple[int, dict[str, Json]]:
         """Return the status and the body of the answer to one request."""
         job = ""
         try:

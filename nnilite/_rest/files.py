@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote
 
-from nnilite._keeper.folder_looks import FolderLooks, SlowFolder
+from nnilite._keeper.folder_looks import FolderHangs, FolderLooks
 from nnilite._loop_waits import in_thread
 from nnilite._rest.handler import BaseHandler, prove
 from nnilite._rest.server_connections import hang_up
@@ -69,7 +69,7 @@ async def run_in_folder(root: Path, work: Callable[[], T]) -> T:
     """Return what `work` finds in a trial's folder. Raises: ServiceError if that hangs, and what `work` raises."""
     try:
         return await in_thread(lambda: cast(T, _LOOKS.look(str(root), "", work)))
-    except SlowFolder as error:
+    except FolderHangs as error:
         raise ServiceError(f"The folder {root} cannot be read now: {error.strerror}.") from error
 
 

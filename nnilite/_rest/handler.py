@@ -22,7 +22,7 @@ from nnilite._keeper.proof import HEADER, digest
 from nnilite._logging.sparse_log import SparseLog
 from nnilite._rest import wire
 from nnilite._rest.auth import Access, AccessGate
-from nnilite._rest.body_room import BodyHold, BodyRoom
+from nnilite._rest.body_budget import BodyBudget, BodyReservation
 from nnilite._rest.callback_proofs import Signed
 from nnilite._rest.file_digests import FileDigests
 from nnilite._rest.options import Options
@@ -78,7 +78,7 @@ class ServerContext:
     activity: Activity = field(default_factory=Activity)
     connections: ServerConnections = field(default_factory=ServerConnections)
     refusals: SparseLog = field(default_factory=SparseLog)
-    bodies: BodyRoom = field(default_factory=BodyRoom)  # those of trials
+    bodies: BodyBudget = field(default_factory=BodyBudget)  # those of trials
     digests: FileDigests = field(default_factory=FileDigests)  # of what trials get
 
     @property
@@ -279,7 +279,7 @@ class RouteHandler(BaseHandler):
         super().initialize(context)
         self.route = route
         self._body = bytearray()
-        self._hold = BodyHold(context.bodies)
+        self._hold = BodyReservation(context.bodies)
 
     async def check(self) -> None:
         self.signed = await self.context.gate.check(self.request, self.route.access, self.job())

@@ -35,7 +35,7 @@ from nnilite._rest.trials import (
     RerunHandler,
     TrialHandler,
     TrialsHandler,
-    UsesHandler,
+    UsageHandler,
     WorkersHandler,
 )
 
@@ -241,7 +241,7 @@ TRIAL_ROUTES = (
         },
         (TRIAL,),
     ),
-    Route("/uses", UsesHandler, {"GET": get("What running trials use", s.record(uses=s.array(s.ref("TrialUse"))))}),
+    Route("/uses", UsageHandler, {"GET": get("What running trials use", s.record(uses=s.array(s.ref("TrialUse"))))}),
     Route(
         "/trials/{id}/workers",
         WorkersHandler,

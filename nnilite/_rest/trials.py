@@ -50,7 +50,7 @@ class TrialHandler(ApiHandler):
         self.send_json(to_json(await self.backend.control.cancel_trial(id)))
 
 
-class UsesHandler(ApiHandler):
+class UsageHandler(ApiHandler):
     """What running trials use."""
 
     async def get(self) -> None:

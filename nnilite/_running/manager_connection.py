@@ -201,7 +201,7 @@ class ManagerConnection:
 
     def _describe_unreachable(self, error: Exception) -> Unreachable:
         if isinstance(error, TimeoutError):
-            from nnilite._keeper.ending import describe_stop  # few commands need it
+            from nnilite._keeper.attempt_kill import describe_stop  # few commands need it
 
             stop = describe_stop(self._process)
             if stop:

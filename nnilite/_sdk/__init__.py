@@ -2,7 +2,7 @@
 
 attribute_setting  sets what a trial says about itself
 metric_entries     keeps what JSON does not have beside the number of a reported dict
-shown_values       values and errors of the user's code as text
+safe_text          values and errors of the user's code as text
 worker_facts       says what trials run with on a host: Python and packages
 artifacts          tables, images, figures and texts of a trial, as files
 artifact_values    what becomes of a value: the kind and the bytes of its file

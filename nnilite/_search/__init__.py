@@ -8,7 +8,7 @@ search_result     what a search has found
 loop              runs the user's function, trial by trial
 function_arguments  how many arguments the function takes, and what cannot be called
 search_arguments  what arguments of `Search` of a wrong type should be
-optuna_words      what users of optuna would write, and the words here
+argument_synonyms  what users of optuna would write, and the words here
 outcomes          how trials end
 trial_threads     threads for it, which end with the program
 worker_processes  worker processes for it, and their messages

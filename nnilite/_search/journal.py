@@ -190,7 +190,7 @@ class Journal:
 
     def find_next_numbers(self) -> tuple[int, int]:
         """Return the next trial's sequence and parameter id."""
-        return self._use().recall.find_next_numbers()
+        return self._use().resume_reader.find_next_numbers()
 
     # ------------------------------------------------------------ parts
 
@@ -221,12 +221,12 @@ class Journal:
         )
 
     def _stored(self, trial: Trial) -> Attempt:
-        found = self._use().recall.attempt(trial.id, trial.attempt)
+        found = self._use().resume_reader.attempt(trial.id, trial.attempt)
         return self._attempt(trial) if found is None else found[1]
 
     def _say(self, state: ExperimentState, ended: float | None) -> None:
         settings = make_settings(self.config, is_maximizing(self.config.json().get("tuner") or {}))
-        duration_s = self._use().recall.busy_s()
+        duration_s = self._use().resume_reader.busy_s()
         self._use().write([messages.SaveExperiment(state, "", duration_s, ended, settings)])
         search_folder.write_state(self.folder, state, ended)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nnilite._sdk.shown_values import show_error
+from nnilite._sdk.safe_text import safe_error_text
 from nnilite.errors import NniliteError, TrialStopped
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def is_never_a_result(value: object, objectives: Iterable[str]) -> bool:
 
 def describe_exception(error: BaseException) -> str:
     """Describe an error in words."""
-    return str(error) if isinstance(error, ObjectiveFailed) else show_error(error)
+    return str(error) if isinstance(error, ObjectiveFailed) else safe_error_text(error)
 
 
 _CURES = (
@@ -92,4 +92,6 @@ def call_back(callbacks: Iterable[Callable[[Any, Trial], object]], caller: objec
             callback(caller, trial)
         except Exception as error:
             name = getattr(callback, "__name__", type(callback).__name__)
-            raise NniliteError(f"the callback {name} raised {show_error(error)}. Trial {trial.id} is kept.") from error
+            raise NniliteError(
+                f"the callback {name} raised {safe_error_text(error)}. Trial {trial.id} is kept."
+            ) from error

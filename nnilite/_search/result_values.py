@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nnilite import _number, _text
-from nnilite._sdk.shown_values import show_value
+from nnilite._sdk.safe_text import safe_repr
 from nnilite._states import CallKind, TrialState
 from nnilite.tuner import Call, scalar
 
@@ -64,7 +64,7 @@ def warn_of_failure(trial: str, value: Json, objectives: Iterable[str]) -> None:
     import logging
 
     log = logging.getLogger("nnilite.search")
-    log.warning("trial %s failed: the result %s %s", trial, show_value(value), wanted(objectives, value))
+    log.warning("trial %s failed: the result %s %s", trial, safe_repr(value), wanted(objectives, value))
 
 
 def wanted(objectives: Iterable[str], value: Json) -> str:

@@ -55,9 +55,9 @@ class SearchResult:
 
         def __getattr__(self, name: str) -> Any:
             """Say what is here for a name of another library. Raises: AttributeError."""
-            from nnilite._search import optuna_words
+            from nnilite._search import argument_synonyms
 
-            raise no_attribute("'SearchResult' object", self, name, optuna_words.OF_RESULTS)
+            raise no_attribute("'SearchResult' object", self, name, argument_synonyms.OF_RESULTS)
 
     @property
     def reason(self) -> str:

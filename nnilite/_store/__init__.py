@@ -1,7 +1,7 @@
 """The experiment's SQLite database and the files next to it. What is not committed there has not happened.
 
 database_file       makes, opens and migrates a database, and opens one to read only
-recall              reads back what the manager needs to continue
+resume_reader       reads back what the manager needs to continue
 settings_of_config  the settings with which the rules begin, from a config
 writer              the writing side: one transaction for each round of the engine
 statements          the statements that write the engine's records

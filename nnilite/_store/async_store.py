@@ -55,7 +55,7 @@ class AsyncStore:
 
     async def find_attempt(self, key: JobKey) -> tuple[Trial, Attempt, MetricCursor] | None:
         """Return what is known of an attempt, or None if there is no such trial or attempt. Raises: StoreError."""
-        known = await self._run(self._store.recall.attempt, *key)
+        known = await self._run(self._store.resume_reader.attempt, *key)
         if known is None:
             return None
         trial, attempt, metrics = known
@@ -83,12 +83,12 @@ class AsyncStore:
         They include those of a commit under way, which the old one knew.
         """
         await self._settled.wait()
-        return await self._run(self._store.recall.calls, until)
+        return await self._run(self._store.resume_reader.calls, until)
 
     async def histories(self) -> list[History]:
         """Return the intermediate results, for a new assessor or advisor; those of a commit under way, too."""
         await self._settled.wait()
-        return await self._run(self._store.recall.histories)
+        return await self._run(self._store.resume_reader.histories)
 
     async def keep_place(self) -> None:
         """Check that the database is in its place. Raises: StoreError while it is not."""

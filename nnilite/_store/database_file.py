@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
+from nnilite._keeper.plain_file import NotRegularFile, open_regular
 from nnilite._store.contents import check_objects
 from nnilite._store.database_identity import DatabaseIdentity
 from nnilite._store.database_schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
@@ -143,12 +143,12 @@ def refuse_foreign_journal(path: Path) -> None:
     """
     journal = path.with_name(f"{path.name}-journal")
     try:
-        with open_ordinary(os.fspath(journal)) as file:
+        with open_regular(os.fspath(journal)) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - len(_JOURNAL_MARK)))
             is_foreign = file.read(len(_JOURNAL_MARK)) == _JOURNAL_MARK
     except (FileNotFoundError, NotADirectoryError):
         return
-    except NotOrdinary:
+    except NotRegularFile:
         is_foreign = True
     except OSError as error:
         raise StoreError(f"{journal} cannot be read ({error.strerror}); try again", busy=True) from error

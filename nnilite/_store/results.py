@@ -10,7 +10,7 @@ from pathlib import Path
 from nnilite._experiments.nni_folders import is_uncertain
 from nnilite._store.contents import check_objects
 from nnilite._store.database_file import open_read_only
-from nnilite._store.recall import list_calls
+from nnilite._store.resume_reader import list_calls
 from nnilite._store.store_errors import understood
 from nnilite._store.stored_values import read_stored_value
 from nnilite.errors import NotFound

@@ -10,7 +10,7 @@ from nnilite._engine import messages
 from nnilite._store.contents import check_rows, check_schema
 from nnilite._store.database_file import DatabaseFile
 from nnilite._store.database_schema import SCHEMA
-from nnilite._store.recall import Recall, list_calls
+from nnilite._store.resume_reader import ResumeReader, list_calls
 from nnilite._store.rows import (
     ATTEMPT_COLUMNS,
     METRIC_COLUMNS,
@@ -49,7 +49,7 @@ class SharedStore:
 
     def __init__(self, file: DatabaseFile) -> None:
         self.file = file
-        self.recall = Recall(file)
+        self.resume_reader = ResumeReader(file)
 
     @classmethod
     def open(cls, path: Path) -> SharedStore:
@@ -66,7 +66,7 @@ class SharedStore:
     def write(self, records: Sequence[messages.Record]) -> None:
         """Commit records together. Raises: StoreError, and then they are not written, or not to the path."""
         with self.file.transaction() as db:
-            write_records(db, records, self.recall.find_revision() + 1)
+            write_records(db, records, self.resume_reader.find_revision() + 1)
         self._check_place()
 
     def check(self) -> None:
@@ -82,7 +82,7 @@ class SharedStore:
         """Return the end of all that is written by now. Raises: StoreError."""
         with understood(self.path):
             return SharedCursor(
-                self.recall.find_revision(),
+                self.resume_reader.find_revision(),
                 int(self.file.one("SELECT COALESCE(MAX(number), 0) FROM calls")),
                 int(self.file.one("SELECT COALESCE(MAX(rowid), 0) FROM metrics")),
             )

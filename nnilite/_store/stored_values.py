@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nnilite.records import Exited, Json
-from nnilite.records.nouns import INTEGER_MAX, TIME_MAX
+from nnilite.records.record_types import INTEGER_MAX, TIME_MAX
 from nnilite.services.keeper_events import parse_event, read_value
 
 Check = Callable[[Any], bool]

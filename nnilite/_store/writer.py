@@ -16,7 +16,7 @@ from pathlib import Path
 from nnilite._engine import messages
 from nnilite._store.database_file import FILE_NAME, DatabaseFile
 from nnilite._store.notices import NOTICES
-from nnilite._store.recall import Recall
+from nnilite._store.resume_reader import ResumeReader
 from nnilite._store.statements import write_records
 from nnilite._store.store_errors import translated
 from nnilite.errors import StoreError
@@ -27,11 +27,11 @@ _SECRET = re.compile("[0-9a-f]{64}")
 
 
 class Store:
-    """Writes to an open database; `recall` reads it. All methods block, and one thread at a time may call them."""
+    """Writes to a database; `resume_reader` reads it. All methods block, and one thread at a time may call them."""
 
     def __init__(self, file: DatabaseFile) -> None:
         self.file = file
-        self.recall = Recall(file)
+        self.resume_reader = ResumeReader(file)
         self._revision = 0
         self._claim = ""
         # Records that were committed while the file was not in its place.
@@ -47,7 +47,7 @@ class Store:
         """Open an existing database, and migrate an older one. Raises: StoreError if nnilite has not made it."""
         store = cls(DatabaseFile.open(path))
         try:
-            store._revision = store.recall.find_revision()
+            store._revision = store.resume_reader.find_revision()
         except StoreError:
             store.close()
             raise

@@ -23,7 +23,7 @@ from typing import Any
 
 from nnilite._logging.terminal_text import LogFormatter
 from nnilite._plugins import lookup
-from nnilite._sdk.shown_values import show_value
+from nnilite._sdk.safe_text import safe_repr
 from nnilite._tuner_host import LONGEST_LINE
 from nnilite._tuner_host.advisor_results import AdvisorResults
 from nnilite._tuner_host.later_trials import LaterTrials, wants_callback
@@ -253,7 +253,7 @@ def _encode(answer: Message, number: int) -> bytes:
             return line
         text = f"the tuner proposed {len(line) >> 20} MB at once; at most {LONGEST_LINE >> 20} MB are accepted"
     except Exception as error:  # noqa: BLE001 - a user's class may raise anything when it is asked for its JSON
-        shown = show_value(answer.get("ok"), 500)
+        shown = safe_repr(answer.get("ok"), 500)
         text = f"the tuner proposed something that is not plain JSON ({describe_user_error(error)}): {shown}"
     return json.dumps({"number": number, "error": text, "fatal": False, "traceback": ""}).encode() + b"\n"
 

@@ -6,7 +6,7 @@ import inspect
 import re
 from typing import Any
 
-from nnilite._sdk.shown_values import show_error, show_message, show_value
+from nnilite._sdk.safe_text import safe_error_text, safe_message, safe_repr
 from nnilite.assessor import Assessor, AssessResult
 from nnilite.tuner import Tuner
 
@@ -36,8 +36,8 @@ def check_verdict(answer: Any) -> bool:
 
 def describe_user_error(error: BaseException) -> str:
     """Return one sentence on an exception of the user's code, with the right signature of a method that has another."""
-    text = show_message(error)
-    sentence = show_error(error)
+    text = safe_message(error)
+    sentence = safe_error_text(error)
     match = _SIGNATURE_ERROR.search(text) if type(error) is TypeError else None
     method = match and (getattr(Tuner, match[1], None) or getattr(Assessor, match[1], None))
     if method is None or match is None or not callable(method):
@@ -58,4 +58,4 @@ def _describe(value: Any) -> str:
         return "a coroutine: remove `async` from the method"
     if inspect.isgenerator(value):
         return "a generator: write `return` instead of `yield`"
-    return show_value(value, 200)
+    return safe_repr(value, 200)

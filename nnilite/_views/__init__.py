@@ -1,6 +1,6 @@
 """Shows an experiment from its folder and its database, without an engine.
 
-about            what is known of an experiment: the facts that stay, and its progress
+experiment_facts  what is known of an experiment: the facts that stay, and its progress
 profile_maker    makes the profile of these
 viewer           an experiment that is only viewed, as the REST interface sees it
 view_control     refuses what a viewer cannot do

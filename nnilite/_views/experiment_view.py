@@ -11,10 +11,10 @@ from nnilite._experiments import experiment_remarks, registry, search_folder
 from nnilite._experiments.address import Address
 from nnilite._keeper.python_command import read_python_command
 from nnilite._store.reader import Reader
-from nnilite._store.recall import Recall
+from nnilite._store.resume_reader import ResumeReader
 from nnilite._store.settings_of_config import is_maximizing, make_settings
 from nnilite._store.writer import Store
-from nnilite._views.about import About, ExperimentProgress
+from nnilite._views.experiment_facts import ExperimentFacts, ExperimentProgress
 from nnilite._views.search_view import SearchView
 from nnilite._views.viewer import Viewer
 from nnilite.config import CheckedConfig
@@ -27,27 +27,30 @@ _OVER = (ExperimentState.DONE, ExperimentState.ERROR, ExperimentState.STOPPED)
 def assemble_view(directory: Path, config: CheckedConfig, store: Store, token: str) -> Viewer:
     """Put a read-only manager together."""
     maximize = is_maximizing(config.json().get("tuner") or {})
-    recall, reader = store.recall, Reader(store.path)
-    about = collect_about(directory, config, recall, maximize)
+    history, reader = store.resume_reader, Reader(store.path)
+    about = collect_facts(directory, config, history, maximize)
     if search_folder.is_search(directory):
         return SearchView(
-            about, lambda: replace(_progress(config, recall, maximize), duration_s=recall.busy_s()), reader, token
+            about,
+            lambda: replace(_progress(config, history, maximize), duration_s=history.busy_s()),
+            reader,
+            token,
         )
-    progress = _progress(config, recall, maximize)
+    progress = _progress(config, history, maximize)
     # Whoever assembles this has seen that no manager runs.
     if progress.state not in _OVER:
         progress = replace(progress, reason=registry.explain_lost_manager(directory.name))
     return Viewer(about, progress, reader, token)
 
 
-def _progress(config: CheckedConfig, recall: Recall, maximize: bool) -> ExperimentProgress:
-    settings = recall.settings(make_settings(config, maximize))
-    known = recall.snapshot(maximize)
+def _progress(config: CheckedConfig, history: ResumeReader, maximize: bool) -> ExperimentProgress:
+    settings = history.settings(make_settings(config, maximize))
+    known = history.snapshot(maximize)
     return ExperimentProgress(
         state=known.state,
         reason=known.reason,
         duration_s=known.duration_s,
-        ended=recall.moment("ended"),
+        ended=history.moment("ended"),
         limits=settings.limits,
         counts=known.counts,
         best=known.best,
@@ -56,15 +59,15 @@ def _progress(config: CheckedConfig, recall: Recall, maximize: bool) -> Experime
     )
 
 
-def collect_about(directory: Path, config: CheckedConfig, recall: Recall, maximize: bool) -> About:
-    return About(
+def collect_facts(directory: Path, config: CheckedConfig, history: ResumeReader, maximize: bool) -> ExperimentFacts:
+    return ExperimentFacts(
         id=directory.name,
         directory=directory,
         config=config.json(),
         platforms=tuple(dict.fromkeys(platform for _, platform, _ in config.services)),
-        created=recall.moment("created") or 0.0,
+        created=history.moment("created") or 0.0,
         maximize=maximize,
-        space=recall.last_space() or config.search_space,
+        space=history.last_space() or config.search_space,
         objectives=directions(config.tuner.class_args, "maximize" if maximize else "minimize"),
         pid=os.getpid(),
         services=list_service_states(config),
@@ -100,6 +103,6 @@ def list_service_states(config: CheckedConfig) -> tuple[ServiceState, ...]:
     )
 
 
-def located(about: About, address: Address) -> About:
+def located(about: ExperimentFacts, address: Address) -> ExperimentFacts:
     """Return the same facts with the address where the manager listens."""
     return replace(about, port=address.port, url=address.url)

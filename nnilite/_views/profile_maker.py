@@ -10,7 +10,7 @@ from nnilite import _version
 from nnilite._answers.backend import Listed, Profile, ServiceState
 from nnilite._experiments import registry
 from nnilite._store.reader import Reader
-from nnilite._views.about import About, ExperimentProgress
+from nnilite._views.experiment_facts import ExperimentFacts, ExperimentProgress
 from nnilite._views.latest_notices import LatestNotices
 from nnilite._webhooks.undelivered import Undelivered
 from nnilite.records import ExperimentLimits, Json
@@ -19,7 +19,7 @@ from nnilite.records import ExperimentLimits, Json
 class ProfileMaker:
     """Makes profiles of the facts in `about`, which their owner may replace, and of the progress."""
 
-    def __init__(self, about: About, reader: Reader) -> None:
+    def __init__(self, about: ExperimentFacts, reader: Reader) -> None:
         self.about = about
         self._reader = reader
         self._notices = LatestNotices(reader)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from nnilite._answers.backend import MetricQuery, Profile, TrialQuery
 from nnilite._experiments import search_folder
 from nnilite._store.reader import Reader
-from nnilite._views.about import About, ExperimentProgress
+from nnilite._views.experiment_facts import ExperimentFacts, ExperimentProgress
 from nnilite._views.view_control import ViewControl
 from nnilite._views.viewer import Viewer
 from nnilite.errors import Conflict, NniliteError, StoreError
@@ -26,7 +26,7 @@ class SearchView(Viewer):
     """A viewer that rereads the progress each time. `read_progress` blocks, and is called once at a time."""
 
     def __init__(
-        self, about: About, read_progress: Callable[[], ExperimentProgress], reader: Reader, token: str
+        self, about: ExperimentFacts, read_progress: Callable[[], ExperimentProgress], reader: Reader, token: str
     ) -> None:
         self._read_progress = read_progress
         super().__init__(about, self._now(about), reader, token, SearchControl)
@@ -79,7 +79,7 @@ class SearchView(Viewer):
             self.changes.publish(trial)
         return page.revision, metric
 
-    def _now(self, about: About) -> ExperimentProgress:
+    def _now(self, about: ExperimentFacts) -> ExperimentProgress:
         progress = self._read_progress()
         try:
             state, ended = search_folder.read_state(about.directory)

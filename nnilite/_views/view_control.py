@@ -9,7 +9,7 @@ from nnilite._answers.backend import CallbackAnswer, TrialRemarks
 from nnilite._answers.changes import Changes
 from nnilite._store.reader import Reader
 from nnilite._store.trial_remarks import write_remarks
-from nnilite._views.about import About
+from nnilite._views.experiment_facts import ExperimentFacts
 from nnilite.errors import Conflict
 from nnilite.records import Json, KeeperEvent, Trial, TrialState
 
@@ -17,7 +17,7 @@ from nnilite.records import Json, KeeperEvent, Trial, TrialState
 class ViewControl:
     """Implements `nnilite._answers.backend.Control`, and refuses what needs a running manager."""
 
-    def __init__(self, about: About, reader: Reader, changes: Changes) -> None:
+    def __init__(self, about: ExperimentFacts, reader: Reader, changes: Changes) -> None:
         self.resuming = asyncio.Event()  # set when a user asks to resume the experiment
         self._about = about
         self._reader = reader

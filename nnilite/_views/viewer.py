@@ -9,7 +9,7 @@ from nnilite._answers.backend import Listed, Profile, TrialUse
 from nnilite._answers.changes import Changes, Subscription
 from nnilite._store.reader import Reader
 from nnilite._store.tables import BulkReader
-from nnilite._views.about import About, ExperimentProgress
+from nnilite._views.experiment_facts import ExperimentFacts, ExperimentProgress
 from nnilite._views.folder_files import FolderFiles
 from nnilite._views.profile_maker import ProfileMaker, list_experiments
 from nnilite._views.view_control import NoCallbacks, ViewControl
@@ -23,7 +23,7 @@ class Viewer:
 
     def __init__(
         self,
-        about: About,
+        about: ExperimentFacts,
         progress: ExperimentProgress,
         reader: Reader,
         token: str,

@@ -3,7 +3,7 @@
 Each address is served by a process of its own, which only reads the experiment's database, as those of trackers do:
 it can hold up nothing, and what could not be sent is sent later.
 
-news         what has happened in the database since the position that was reached
+webhook_events  what has happened in the database since the position that was reached
 undelivered  what trackers and webhooks have not got yet
 sending      one message: its JSON, its signature, and what an answer means
 

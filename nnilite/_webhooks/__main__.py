@@ -13,9 +13,9 @@ from pathlib import Path
 from nnilite._side_processes.quick_end import run_program
 from nnilite._side_processes.side_process import is_alone, is_over, prepared
 from nnilite._store.database_file import FILE_NAME
-from nnilite._webhooks.news import Message, NewsReader, read_position, write_position
 from nnilite._webhooks.sending import send
 from nnilite._webhooks.undelivered import FOLDER
+from nnilite._webhooks.webhook_events import Message, WebhookEventReader, read_position, write_position
 from nnilite.config import WebhookConfig
 from nnilite.platform_http import CallRefused, Contradiction, Problem, RequestTooLarge, Throttled
 
@@ -27,7 +27,7 @@ _PAUSE_S = (1.0, 300.0)
 class WebhookSender:
     """Sends the news to one address. What fails is tried again, with growing pauses, and logged once."""
 
-    def __init__(self, hook: WebhookConfig, news: NewsReader, position: Path, title: str) -> None:
+    def __init__(self, hook: WebhookConfig, news: WebhookEventReader, position: Path, title: str) -> None:
         self._hook, self._news, self._path, self._title = hook, news, position, title
         self._position = read_position(position)
         self._failing = False
@@ -82,7 +82,7 @@ def main() -> int:
     if not is_alone(folder / f"{options.number}.lock"):
         return 0
     name, maximize = config.experiment_name or "", options.better == "maximize"
-    news = NewsReader(options.directory / FILE_NAME, options.directory.name, name, maximize)
+    news = WebhookEventReader(options.directory / FILE_NAME, options.directory.name, name, maximize)
     title = f"webhook {options.number + 1}"
     sender = WebhookSender(config.webhooks[options.number], news, folder / f"{options.number}.json", title)
     while not is_over():

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from urllib.parse import urlsplit
 
-from nnilite._webhooks.news import Message
+from nnilite._webhooks.webhook_events import Message
 from nnilite.config import WebhookConfig
 from nnilite.platform_http import HttpConfig, HttpRequest, PlatformHttp, hide
 from nnilite.records import Json

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nnilite._answers.queries import Owed
 from nnilite._trackers.feed import find_position_file, unsent
-from nnilite._webhooks.news import NewsReader, read_position
+from nnilite._webhooks.webhook_events import WebhookEventReader, read_position
 from nnilite.errors import UnreadableFile
 from nnilite.records import Json
 
@@ -59,7 +59,7 @@ class Undelivered:
     def _count_messages(self, database: Path, number: int, kinds: Sequence[str]) -> int:
         reached = read_position(self._directory / FOLDER / f"{number}.json")
         count = 0
-        with contextlib.closing(NewsReader(database, self._directory.name, "", self._maximize)) as news:
+        with contextlib.closing(WebhookEventReader(database, self._directory.name, "", self._maximize)) as news:
             for message, _ in news.read_since(reached):
                 count += message is not None and message.kind in kinds
                 if count >= _MOST_MESSAGES:

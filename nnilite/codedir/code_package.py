@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from nnilite._keeper.plain_file import NotOrdinary, only_ordinary, open_ordinary
+from nnilite._keeper.plain_file import NotRegularFile, open_regular, require_regular
 from nnilite.codedir._nniignore import FILE_NAME, IgnoreRules, split_lines
 from nnilite.codedir._oversize import Size, advice, escape_path, megabytes
 from nnilite.disk_room import DiskRoom, NoRoom
@@ -319,11 +319,11 @@ class _Walk:
 
 
 def open_code_file(place: Path) -> IO[bytes]:
-    """Open a file, also where a link leads to it. Raises: NotOrdinary, OSError.
+    """Open a file, also where a link leads to it. Raises: NotRegularFile, OSError.
 
     In its place there may be a pipe by now, which another program would have to open, too.
     """
-    return only_ordinary(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), str(place))
+    return require_regular(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), str(place))
 
 
 def _copy_file(source: Path, target: Path, most: int) -> None:
@@ -389,7 +389,7 @@ def _reading(listing: FileList, file: CodeFile, digest: hashlib._Hash, counter: 
     """Open a listed file; _ChangedError if it is another one, or becomes another one meanwhile."""
     try:
         stream = open_code_file(listing.root / file.path)
-    except (*_GONE, NotOrdinary):
+    except (*_GONE, NotRegularFile):
         raise _ChangedError(file.path) from None
     except OSError as error:
         raise CodeDirError(_unreadable([file.path])) from error
@@ -474,7 +474,7 @@ class _Index:
     def read_hash(self) -> str | None:
         """Return the hash, if an archive was made of exactly these files and none was being written at that time."""
         try:
-            with open_ordinary(str(self._place)) as file:
+            with open_regular(str(self._place)) as file:
                 record = json.load(file)
             digest = str(record["hash"])
             same = record["files"] == self._files and self._youngest_s + _RACY_S < record["began"]

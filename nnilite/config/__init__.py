@@ -10,10 +10,10 @@ only list of fields: reading, writing, JSON Schema and reference follow from the
 _experiment_config      every field of an experiment, with its type, default and description; the parsed config
 _nested_configs         the configs inside it: algorithms, limits, trackers, webhooks
 _fields                 the names of fields
-_filled_in              the base of config classes
+_strict_attributes      the base of config classes
 _field_objects          what a program gives for a field, as the object that it stands for
 _former_fields          what became of fields of other formats
-_section_words          what people write in trainingService for what has another name or place
+_section_synonyms       what people write in trainingService for what has another name or place
 _python_hints           what to write for a name that a config in Python has not
 _kinds                  what a field may hold, derived from its type hint
 _record                 dataclasses as kinds, with a field of the YAML for each field of the class
@@ -30,7 +30,7 @@ _services               the sections of training services, read by the plugins' 
 shared_storage_config   the section `sharedStorage`
 _algorithm_check        tries out tuner and assessor, so that a wrong argument is found at its line
 _load                   makes an ExperimentConfig from a file, a text or a mapping
-_given_fields           the fields that a file or a mapping gives
+_explicit_fields        the fields that a file or a mapping gives
 _stored                 the form in which an experiment keeps its config
 text                    reads the text of a file as YAML or JSON
 _source                 the line of each field
@@ -49,7 +49,6 @@ from typing import TYPE_CHECKING
 
 from nnilite.config._config_reading import ConfigErrors
 from nnilite.config._experiment_config import CheckedConfig, ExperimentConfig
-from nnilite.config._filled_in import Fields
 from nnilite.config._ignored_options import BY_MANAGER, BY_WORKERS, OptionWithoutEffect
 from nnilite.config._load import from_dict, load, parse
 from nnilite.config._nested_configs import (
@@ -65,6 +64,7 @@ from nnilite.config._nni_form import nni_form
 from nnilite.config._schema import json_schema, reference_markdown
 from nnilite.config._services import Service, ServiceConfig, ServiceShare, TrialSettings
 from nnilite.config._stored import from_stored, load_stored, read_stored, stored
+from nnilite.config._strict_attributes import Fields
 from nnilite.config.secrets import masked
 from nnilite.config.shared_storage_config import SharedStorageConfig
 

@@ -14,9 +14,8 @@ from nnilite.config._command_hints import find_command_hints
 from nnilite.config._config_reading import At, ConfigReading
 from nnilite.config._environment_hints import environment_hints
 from nnilite.config._field_objects import read_object, replace_name
-from nnilite.config._filled_in import Fields
 from nnilite.config._ignored_options import OptionWithoutEffect, find_options_without_effect
-from nnilite.config._kinds import Free, ListOf, OneOf, Union
+from nnilite.config._kinds import AnyJson, ListOf, OneOf, Union
 from nnilite.config._nested_configs import (
     AlgorithmConfig,
     CheckpointConfig,
@@ -40,6 +39,7 @@ from nnilite.config._services import (
     shortcuts,
 )
 from nnilite.config._source import ConfigSource
+from nnilite.config._strict_attributes import Fields
 from nnilite.config.shared_storage_config import SharedStorageConfig
 from nnilite.errors import ConfigError
 from nnilite.records import Json
@@ -59,7 +59,7 @@ from nnilite.units import (
 )
 
 if TYPE_CHECKING:
-    from nnilite.config._given_fields import GivenFields
+    from nnilite.config._explicit_fields import ExplicitFields
 
 _MIB = 1024**2
 _UNCHECKED = "this config is not checked yet; call checked() and use what it returns"
@@ -97,7 +97,7 @@ class ExperimentConfig(Fields):
     search_space_file: Annotated[FilePath | None, "JSON or YAML file with the search space, instead of searchSpace"] = (
         None
     )
-    search_space: Annotated[Mapping[str, Any] | None, Free(), "the search space, instead of searchSpaceFile"] = None
+    search_space: Annotated[Mapping[str, Any] | None, AnyJson(), "the search space, instead of searchSpaceFile"] = None
     trial_command: Annotated[str, "the command of a trial, run by bash in the code directory"] = ""
     trial_code_directory: Annotated[GivenDirPath, "the trial's code; uploaded without what .nniignore excludes"] = (
         Path()
@@ -203,7 +203,7 @@ class ExperimentConfig(Fields):
         for key, value in given.items():
             self._fill(key, replace_name(key, value))
 
-    def _take(self, given: GivenFields) -> None:
+    def _take(self, given: ExplicitFields) -> None:
         self._source, self._base, self._warnings = given.source, given.base, given.warnings
         for key, value in given.values.items():
             self._fill(key, value)
@@ -239,7 +239,7 @@ class ExperimentConfig(Fields):
     @classmethod
     def load(cls, path: str | Path) -> ExperimentConfig:
         """Read a YAML or JSON file, NNI's older format too. Raises: ConfigError."""
-        from nnilite.config._given_fields import read_file
+        from nnilite.config._explicit_fields import read_file
 
         config = cls()
         config._take(read_file(path, cls))

@@ -14,7 +14,7 @@ from typing import Any
 from nnilite._plugins import lookup
 from nnilite.config import _v1_tables
 from nnilite.config._fields import did_you_mean, normalize_name
-from nnilite.config._section_words import answer_in_section, is_top_level
+from nnilite.config._section_synonyms import answer_in_section, is_top_level
 from nnilite.errors import PluginError
 from nnilite.records.shapes import camel
 

@@ -162,7 +162,7 @@ class Quantity(Leaf):
         return value
 
 
-class Located(FieldKind):
+class AbsolutePath(FieldKind):
     """A path, made absolute."""
 
     def __init__(self, rule: PathRule) -> None:
@@ -232,7 +232,7 @@ def _fold(value: Any) -> Any:
     return normalize_name(value) if isinstance(value, str) else value
 
 
-class Free(FieldKind):
+class AnyJson(FieldKind):
     """Any JSON, which is not changed."""
 
     words = "any JSON"

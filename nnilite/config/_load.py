@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite.config._experiment_config import ExperimentConfig
-from nnilite.config._given_fields import read_mapping
+from nnilite.config._explicit_fields import read_mapping
 from nnilite.config._source import ConfigSource
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from nnilite.config._filled_in import Fields
+from nnilite.config._strict_attributes import Fields
 from nnilite.errors import ConfigError, Place
 from nnilite.records import NodeCounts, count_nodes
 from nnilite.units import AnyPath, GivenBytes, GivenDirPath, PositiveInt, Secret

@@ -24,11 +24,11 @@ from nnilite.config._kinds import (
     NUMBER,
     TEXT,
     TRUTH,
+    AbsolutePath,
+    AnyJson,
     DictOf,
     FieldKind,
-    Free,
     ListOf,
-    Located,
     OneOf,
     Quantity,
     Union,
@@ -42,7 +42,7 @@ from nnilite.units import Unit
 from nnilite.units.path_rules import PathRule
 
 _MISSING = dataclasses.MISSING
-_SIMPLE: dict[Any, FieldKind] = {int: INTEGER, float: NUMBER, str: TEXT, bool: TRUTH, Any: Free(), object: Free()}
+_SIMPLE: dict[Any, FieldKind] = {int: INTEGER, float: NUMBER, str: TEXT, bool: TRUTH, Any: AnyJson(), object: AnyJson()}
 _OF_ANCHORS = "; write its anchor (&name) where the value is used first, and *name in the other places"
 _LISTS = (list, tuple, collections.abc.Sequence)
 _DICTS = (dict, collections.abc.Mapping)
@@ -249,9 +249,9 @@ def find_kind(hint: Any) -> FieldKind:
         return OneOf({value: value for value in arguments})
     if (origin or hint) in _LISTS:
         make = tuple if (origin or hint) is tuple else list
-        return ListOf(find_kind(arguments[0]) if arguments else Free(), make)
+        return ListOf(find_kind(arguments[0]) if arguments else AnyJson(), make)
     if (origin or hint) in _DICTS:
-        return DictOf(find_kind(arguments[1])) if arguments else Free()
+        return DictOf(find_kind(arguments[1])) if arguments else AnyJson()
     return _find_kind_of_class(hint)
 
 
@@ -263,7 +263,7 @@ def _find_kind_of_annotated(hint: Any) -> FieldKind:
         if isinstance(mark, Unit):
             return Quantity(mark)
         if isinstance(mark, PathRule):
-            return Located(mark)
+            return AbsolutePath(mark)
     return find_kind(base)
 
 
@@ -271,7 +271,7 @@ def _find_kind_of_class(hint: Any) -> FieldKind:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return OneOf({member.value: member for member in hint})
     if isinstance(hint, type) and issubclass(hint, Path):
-        return Located(PathRule.ANY)
+        return AbsolutePath(PathRule.ANY)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return record_of(hint)
     raise PluginError(f"a Config field of type {hint!r} cannot be read from YAML")

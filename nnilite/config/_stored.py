@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnilite._experiments.documents import read_document
-from nnilite.config._given_fields import MARK
+from nnilite.config._explicit_fields import MARK
 from nnilite.config._load import from_dict
 from nnilite.errors import ConfigError, DamagedFile
 

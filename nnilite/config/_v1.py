@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from nnilite._plugins import lookup
-from nnilite._plugins.names_elsewhere import find_meant
+from nnilite._plugins.name_synonyms import find_meant
 from nnilite.config._fields import did_you_mean, normalize_name
 from nnilite.config._source import ConfigSource
 from nnilite.config._v1_leftovers import Leftovers, find_wrong_shape, list_leaves

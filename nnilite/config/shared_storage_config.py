@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from nnilite._plugins import lookup
-from nnilite.config._filled_in import Fields
+from nnilite.config._strict_attributes import Fields
 from nnilite.errors import ConfigError, Place, PluginError
 from nnilite.records.shapes import camel
 from nnilite.units import AnyPath, GivenDuration, Secret

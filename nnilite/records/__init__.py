@@ -2,7 +2,7 @@
 
 This is the only description of a record's JSON: see `nnilite.records.shapes`.
 
-nouns   the records
+record_types  the records
 attributes  what the code of a trial sets about it, within limits
 node_counts  how many machines a distributed trial has
 dotted  dotted names for the parts of nested objects
@@ -17,7 +17,7 @@ from nnilite._states import CallKind, EndCause, ExperimentState, JobState, Metri
 from nnilite.records.attributes import set_within_limits
 from nnilite.records.error_line import find_error_line
 from nnilite.records.node_counts import NodeCounts, count_nodes
-from nnilite.records.nouns import (
+from nnilite.records.record_types import (
     ATTRIBUTE_NAME_MAX,
     COUNT,
     DRILLED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from nnilite.records.nouns import ATTRIBUTE_NAME_MAX, Json
+from nnilite.records.record_types import ATTRIBUTE_NAME_MAX, Json
 
 ATTRIBUTES_MAX = 100
 ATTRIBUTES_CHARS_MAX = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from nnilite.records.nouns import Json
+from nnilite.records.record_types import Json
 
 
 class NodeCounts(NamedTuple):

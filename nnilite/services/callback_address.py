@@ -26,7 +26,7 @@ from nnilite.service import ServiceContext
 
 __all__ = [
     "CallbackAddress",
-    "GivenCallbackAddress",
+    "ExternalCallbackAddress",
     "SparseLog",
     "UnauthenticatedCallers",
     "callback_socket",
@@ -121,7 +121,7 @@ class CallbackAddress:
         return "" if is_loopback(urlsplit(url).hostname or "") else url
 
 
-class GivenCallbackAddress(CallbackAddress):
+class ExternalCallbackAddress(CallbackAddress):
     """The same for `machines` that are far away, such as "Azure's nodes": the user has to give the address.
 
     The address of this machine on the way there is hardly ever one that leads back.
@@ -190,3 +190,7 @@ def _address_towards(host: str, port: int) -> str:
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect(place)
         return str(probe.getsockname()[0])
+
+
+GivenCallbackAddress = ExternalCallbackAddress
+"""The old name, which goes with version 0.2."""

@@ -4,7 +4,7 @@
         source = code_source(config.code_from, storage is not None, report)
         return deliver(context, source, report, storage, callback)
 
-    deliveries = Deliveries(delivered, way_back)                                    of the service
+    deliveries = DeliveryCache(delivered, way_back)                                    of the service
     delivery = await deliveries.prepare(job)
     instructions = delivery.instructions(job, folder)
     variables = delivery.variables(instructions)                                    of the job
@@ -36,8 +36,8 @@ __all__ = [
     "KEEPER_VARIABLE",
     "START_VARIABLE",
     "CodeSource",
-    "Deliveries",
     "Delivery",
+    "DeliveryCache",
     "MountedStorage",
     "code_source",
     "deliver",
@@ -157,7 +157,7 @@ class Delivery:
         return found
 
 
-class Deliveries:
+class DeliveryCache:
     """The deliveries of an experiment, by the way in which its jobs report. Each is made when a job first needs it.
 
     `deliver` blocks; it is given how jobs report, and the manager's address as `way_back` returns it, "" for jobs that
@@ -252,3 +252,7 @@ def _pack_keeper_of_one_job(keeper: bytes) -> tuple[bytes, str]:
 def hidden(names: Iterable[str]) -> dict[str, str]:
     """Return variables without their contents."""
     return dict.fromkeys(names, HIDDEN)
+
+
+Deliveries = DeliveryCache
+"""The old name, which goes with version 0.2."""

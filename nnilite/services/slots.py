@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import Callable, Collection, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from nnilite._keeper.attempt_files import write_private
-from nnilite._keeper.plain_file import NotOrdinary, open_ordinary
+from nnilite._keeper.plain_file import NotRegularFile, open_regular
 
-__all__ = ["RENEWED_S", "STARTING_S", "Claim", "SlotAllocator", "SlotTerms", "SlotTrouble", "reason_to_wait"]
+__all__ = ["RENEWED_S", "STARTING_S", "Claim", "SlotAllocator", "SlotError", "SlotTerms", "reason_to_wait"]
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ Runs = Callable[[Path], Optional[bool]]
 """Whether the trial in a folder runs; None if it was not begun there."""
 
 
-class SlotTrouble(Exception):
+class SlotError(Exception):
     """The folder cannot be used; one sentence."""
 
 
@@ -179,7 +179,7 @@ class _SlotFiles:
         self.changes = 0  # how often anything was different
 
     def parts(self) -> Dict[str, _Part]:
-        """Return the parts by the names of their files. Raises: SlotTrouble."""
+        """Return the parts by the names of their files. Raises: SlotError."""
         there: Dict[str, _Part] = {}
         for name in os.listdir(str(self._place)):
             if name.endswith(".json") and name != self._own:
@@ -229,7 +229,7 @@ class SlotAllocator:
         self._taken: Tuple[float, int, List[str]] = (-math.inf, 0, [])  # time, `changes`, result of the count
 
     def book(self, job: str, directory: Path, terms: SlotTerms) -> str:
-        """Take a slot for one more job, whose folder this is. Return "", or what it waits for. Raises: SlotTrouble.
+        """Take a slot for one more job, whose folder this is. Return "", or what it waits for. Raises: SlotError.
 
         A job that waits must ask again within RENEWED_S, or it counts as not waiting. Terms may change meanwhile.
         """
@@ -263,13 +263,13 @@ class SlotAllocator:
         return reason
 
     def _hold(self, job: str, directory: str, times: Tuple[float, float]) -> None:
-        """Take the slot, which counts once it is written down. Raises: SlotTrouble, and then the job still waits."""
+        """Take the slot, which counts once it is written down. Raises: SlotError, and then the job still waits."""
         self._own.line.leave(job)
         self._own.held[job] = (directory, times[1])
         self._taken = (-math.inf, 0, [])
         try:
             self._save()
-        except SlotTrouble:
+        except SlotError:
             self._let_go(job)
             self._own.line.ask(job, *times)
             raise
@@ -295,7 +295,7 @@ class SlotAllocator:
         """Stop waiting, and remove the files of a folder that is no longer used. Running trials keep their slots."""
         if not self._place.is_dir():
             return
-        with contextlib.suppress(_Busy, SlotTrouble):  # all of it ends by itself, too
+        with contextlib.suppress(_Busy, SlotError):  # all of it ends by itself, too
             with self._hold_lock():
                 self._load()
                 self._asked, self._own.line = {}, _Line({})
@@ -317,7 +317,7 @@ class SlotAllocator:
                 self._save()
         except _Busy:
             log.warning("%s has been locked by another manager for a long time", self._place)
-        except SlotTrouble as error:
+        except SlotError as error:
             log.warning("%s", error)
 
     def _list_holders(self, now: float, others: Mapping[str, _Part], most_age_s: float) -> List[str]:
@@ -337,7 +337,7 @@ class SlotAllocator:
         return abs(age_s) <= STARTING_S if runs is None else runs
 
     def _load(self) -> None:
-        """Take over what an earlier manager of this experiment has written, once. Raises: SlotTrouble."""
+        """Take over what an earlier manager of this experiment has written, once. Raises: SlotError."""
         if self._loaded:
             return
         part = _empty()
@@ -362,12 +362,12 @@ class SlotAllocator:
             else:
                 self._file.unlink(missing_ok=True)
         except OSError as error:
-            raise SlotTrouble(f"cannot write {self._file}: {error.strerror}") from error
+            raise SlotError(f"cannot write {self._file}: {error.strerror}") from error
         self._written = (now, own.first(self._experiment, now))
 
     @contextlib.contextmanager
     def _hold_lock(self) -> Iterator[None]:
-        """Hold the lock. Raises: _Busy if another manager has the lock for long, SlotTrouble."""
+        """Hold the lock. Raises: _Busy if another manager has the lock for long, SlotError."""
         lock = self._take_lock()
         try:
             yield
@@ -382,10 +382,10 @@ class SlotAllocator:
                 lock = os.open(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except FileNotFoundError:  # the last one has left, and has taken the folder away between these lines
                 if time.monotonic() > end:
-                    raise SlotTrouble(f"{self._place} is removed again and again") from None
+                    raise SlotError(f"{self._place} is removed again and again") from None
                 continue
             except OSError as error:
-                raise SlotTrouble(f"cannot use {self._place}: {error.strerror}") from error
+                raise SlotError(f"cannot use {self._place}: {error.strerror}") from error
             try:
                 _lock(lock, end)
             except BaseException:
@@ -404,7 +404,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _lock(descriptor: int, end: float) -> None:
-    """Wait for the lock of an open file. Raises: _Busy, SlotTrouble."""
+    """Wait for the lock of an open file. Raises: _Busy, SlotError."""
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -413,7 +413,7 @@ def _lock(descriptor: int, end: float) -> None:
                 raise _Busy from None
             time.sleep(_LOCK_PAUSE_S)
         except OSError as error:
-            raise SlotTrouble(f"cannot lock the slots of this machine: {error.strerror}") from error
+            raise SlotError(f"cannot lock the slots of this machine: {error.strerror}") from error
         else:
             return
 
@@ -426,15 +426,15 @@ def _unreadable(file: Path, error: OSError) -> Exception:
     """Return FileNotFoundError, or the error to raise: what cannot be read now may hold slots."""
     if error.errno in _GONE:
         return FileNotFoundError(str(file))
-    return SlotTrouble(f"{file} cannot be read: {error.strerror}")
+    return SlotError(f"{file} cannot be read: {error.strerror}")
 
 
 def _content(file: Path) -> bytes:
-    """Return what is in a file; b"" for anything else. Raises: FileNotFoundError, SlotTrouble."""
+    """Return what is in a file; b"" for anything else. Raises: FileNotFoundError, SlotError."""
     try:
-        with open_ordinary(str(file)) as opened:
+        with open_regular(str(file)) as opened:
             return opened.read(_MOST_BYTES)
-    except NotOrdinary:
+    except NotRegularFile:
         return b""
     except OSError as error:
         raise _unreadable(file, error) from error
@@ -465,4 +465,6 @@ def _path(value: object) -> str:
 
 
 SlotDesk = SlotAllocator
+"""The old name, which goes with version 0.2."""
+SlotTrouble = SlotError
 """The old name, which goes with version 0.2."""

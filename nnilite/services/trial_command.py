@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from nnilite._keeper.starting import SHELL_WORDS
+from nnilite._keeper.command_start import SHELL_WORDS
 
 __all__ = ["StartedProgram", "find_missing_program", "has_open_quote", "read_programs"]
 

@@ -20,12 +20,12 @@ from nnilite._keeper.attempt_files import (
     read_json,
     write_private,
 )
+from nnilite._keeper.attempt_kill import PATIENCE_S, USUAL_GRACE_S, is_stopped, kill_groups, running_groups
 from nnilite._keeper.enclosed import FOLDER, EnclosedFolder, UnsafeName
-from nnilite._keeper.ending import PATIENCE_S, USUAL_GRACE_S, is_stopped, kill_groups, running_groups
 from nnilite._keeper.folder import WRITER_SUFFIX
-from nnilite._keeper.folder_looks import FolderLook, FolderLooks, LookResult, SlowFolder
+from nnilite._keeper.folder_looks import FolderHangs, FolderLook, FolderLooks, LookResult
 from nnilite._keeper.folder_owner import is_laid_by_others
-from nnilite._keeper.plain_file import NotOrdinary, is_folder_there, is_there, open_ordinary
+from nnilite._keeper.plain_file import NotRegularFile, is_folder_there, is_there, open_regular
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
 from nnilite._keeper.tar_stream import DamagedTar, unpack_checkpoint
 from nnilite._keeper.tree_removal import remove_tree
@@ -42,12 +42,12 @@ __all__ = [
     "AttemptFiles",
     "DamagedTar",
     "EnclosedFolder",
+    "FolderHangs",
     "FolderLook",
     "FolderLooks",
     "HostMeter",
     "LookResult",
-    "NotOrdinary",
-    "SlowFolder",
+    "NotRegularFile",
     "UnsafeName",
     "boot_id",
     "deliver_command",
@@ -60,7 +60,7 @@ __all__ = [
     "is_stopped",
     "is_there",
     "kill_groups",
-    "open_ordinary",
+    "open_regular",
     "read_json",
     "remove_tree",
     "running_groups",
@@ -82,7 +82,7 @@ _MODULES = (
     "_keeper/attempt_files.py",
     "_keeper/folder_looks.py",
     "_keeper/folder_owner.py",
-    "_keeper/ending.py",
+    "_keeper/attempt_kill.py",
     "services/_host_use.py",
     "services/worker_side.py",
     "services/slots.py",
@@ -95,3 +95,9 @@ def sources() -> Dict[str, str]:
     names = {name: name[: -len(".py")].replace("/", ".") for name in _MODULES}
     texts = {"nnilite." + names[name]: (folder / name).read_text(encoding="ascii") for name in _MODULES}
     return dict({"nnilite": "", "nnilite._keeper": "", "nnilite.services": ""}, **texts)
+
+
+# The old names, which go with version 0.2.
+NotOrdinary = NotRegularFile
+SlowFolder = FolderHangs
+open_ordinary = open_regular

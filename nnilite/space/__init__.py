@@ -17,7 +17,7 @@ expressions   what may be written over names, parsed and computed safely
 constraints   expressions that sets of parameters must satisfy
 space_checks  what is wrong with a search space
 space_cures   how to write what other programs write otherwise
-distributions_elsewhere  their distributions, as objects and as calls
+distribution_synonyms    their distributions, as objects and as calls
 space_hints   what is allowed in a search space but is hardly meant
 """
 
@@ -27,7 +27,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import SpaceError, no_attribute
-from nnilite.space import distributions_elsewhere
+from nnilite.space import distribution_synonyms
 from nnilite.space._parameter import Flat, Key, Parameter, ParameterKind
 from nnilite.space.constraints import Constraints
 from nnilite.space.python_space import (
@@ -93,5 +93,5 @@ _ELSEWHERE = {
 if not TYPE_CHECKING:  # to type checkers, a module with this function has every name
 
     def __getattr__(name: str) -> Any:
-        meant = _ELSEWHERE.get(name) or distributions_elsewhere.translate_type(name)
+        meant = _ELSEWHERE.get(name) or distribution_synonyms.translate_type(name)
         raise no_attribute("module 'nnilite.space'", sys.modules[__name__], name, {name: meant} if meant else {})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnilite.errors import SpaceError
 from nnilite.space._parameter import MOST_STEPS, Key, Parameter, ParameterKind, brief, write_canonical
-from nnilite.space.distributions_elsewhere import translate_type
+from nnilite.space.distribution_synonyms import translate_type
 from nnilite.space.space_cures import (
     cure_count,
     cure_file_name,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nnilite.space._parameter import ParameterKind
-from nnilite.space.distributions_elsewhere import (
+from nnilite.space.distribution_synonyms import (
     MOST_OPTIONS,
     name_parts,
     read_drawing_call,

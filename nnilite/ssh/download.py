@@ -10,7 +10,7 @@ from typing import Protocol
 from nnilite import foreign_files
 from nnilite.disk_room import NoRoom
 from nnilite.foreign_files import BrokenStream, ForeignRefusal, save_stream, take_tar
-from nnilite.ssh.errors import LinkLost, MachineError, NoRoomHere
+from nnilite.ssh.errors import LinkLost, LocalDiskFull, MachineError
 
 # Programs that write archives fill them up with zeros, at most to this size.
 _MOST_BEHIND_BYTES = 1 << 20
@@ -72,7 +72,7 @@ def _translate_errors() -> Iterator[None]:
     except BrokenStream as error:
         raise LinkLost(f"the connection broke off ({error})") from error
     except NoRoom as error:
-        raise NoRoomHere(str(error)) from error
+        raise LocalDiskFull(str(error)) from error
     except ForeignRefusal as error:
         raise MachineError(str(error)) from error
     except OSError as error:

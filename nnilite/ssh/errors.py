@@ -29,11 +29,11 @@ class RunsWindows(MachineError):
         super().__init__("runs Windows, on which trials cannot run yet: use Linux, macOS or WSL", lasting=True)
 
 
-class NoRoomHere(MachineError):
+class LocalDiskFull(MachineError):
     """What a machine sends does not fit on the disk of this machine."""
 
 
-class NotThere(MachineError):
+class RemoteFileMissing(MachineError):
     """The machine does not have what was asked for (any more)."""
 
 
@@ -43,3 +43,8 @@ class OutcomeUnknown(MachineError):
 
 class LinkLost(OutcomeUnknown):
     """The connection broke, or no answer came in time."""
+
+
+# The old names, which go with version 0.2.
+NoRoomHere = LocalDiskFull
+NotThere = RemoteFileMissing

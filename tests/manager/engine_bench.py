@@ -19,7 +19,7 @@ from nnilite._manager.manager_parts import ManagerParts, Publisher
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.reader import Reader
 from nnilite._store.writer import Store
-from nnilite._views.about import About
+from nnilite._views.experiment_facts import ExperimentFacts
 from nnilite.errors import TunerError
 from nnilite.records import Exited, Json, KeeperEvent, MetricKind, Reported, Started, Trial
 from nnilite.service import TrainingService
@@ -132,7 +132,7 @@ async def open_bench(
     database = Store.open(path) if path.exists() else Store.create(path, "e", 1.0)
     known = messages.Settings(**{"concurrency": 2, "max_trials": 4, **settings})
     clock = Clock()
-    rules = Rules(known, database.recall.snapshot(maximize=True), clock())
+    rules = Rules(known, database.resume_reader.snapshot(maximize=True), clock())
     numbers = itertools.count(rules.next_sequence)
     made = service("fake", None, fake_context(folder, wake=wake.ring))
     jobs = JobMaker("e", "secret", "true", "fake", None, 1, 0, 10, folder / "checkpoints")
@@ -141,7 +141,7 @@ async def open_bench(
     parts = Parts(rules, kept, tuner, made, publisher, jobs, lambda: f"t{next(numbers)}", clock, wake, 1.0, follow)  # type: ignore[arg-type]
     engine = Engine(replace(parts, output_cap_bytes=output_cap_bytes))
     reader = Reader(database.path)
-    about = About("e", folder, {}, ("fake",), 1.0, True, {}, {"default": "maximize"})
+    about = ExperimentFacts("e", folder, {}, ("fake",), 1.0, True, {}, {"default": "maximize"})
     parts = ManagerParts(engine, jobs, made, kept, tuner, publisher)  # type: ignore[arg-type]
     manager = Manager(about, parts, reader, None)
     task = asyncio.create_task(engine.run())

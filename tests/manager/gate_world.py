@@ -239,7 +239,7 @@ class World:
     async def open(self) -> None:
         """Start a manager."""
         loop = asyncio.get_running_loop()
-        rules = Rules(self.settings, self._database.recall.snapshot(maximize=True), self._now())
+        rules = Rules(self.settings, self._database.resume_reader.snapshot(maximize=True), self._now())
         jobs = JobMaker("e", "secret", "true", "fake", None, 1, 0, 10, self.folder / "checkpoints")
         self.store = TroubledStore(self._database, self.folder, self.disk)
         self._wake = WakeSignal()

@@ -17,8 +17,8 @@ def test_the_large_experiment_can_be_filled(tmp_path: Path, monkeypatch: pytest.
     Store.create(path, "abcdef12", 0.0).close()
     scale.fill(path, 3)
     store = Store.open(path)
-    assert len(store.recall.calls(100)) == 4
-    assert store.recall.snapshot(maximize=True).best is not None
+    assert len(store.resume_reader.calls(100)) == 4
+    assert store.resume_reader.snapshot(maximize=True).best is not None
     store.close()
 
 

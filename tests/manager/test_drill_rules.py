@@ -132,9 +132,9 @@ def test_a_drill_survives_the_manager_and_is_not_counted_by_the_next_one(tmp_pat
     played.interrupt()
     with contextlib.closing(Store.create(tmp_path / "nnilite.sqlite", "abcd", 1.0)) as store:
         store.write([r for r in played.records if isinstance(r, (messages.SaveTrial, messages.SaveAttempt))])
-        [live] = store.recall.snapshot(maximize=True).live
+        [live] = store.resume_reader.snapshot(maximize=True).live
         again = Rules(messages.Settings(1, retries_lost=0), messages.Snapshot(**{**vars(EMPTY), "live": (live,)}), 0.0)
         assert again.live["t"].drilled
         store.write(again.step(messages.Polled("t", 0, JobStatus(JobState.CANCELED), 1.0)).records)
-        [live] = store.recall.snapshot(maximize=True).live
+        [live] = store.resume_reader.snapshot(maximize=True).live
     assert (live.trial.attempt, live.lost) == (1, 0)

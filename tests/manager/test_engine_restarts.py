@@ -46,7 +46,7 @@ async def test_a_cancellation_that_a_manager_died_over_is_asked_for_by_the_next(
 def removals(folder: Path) -> int:
     """Return how many removals are left to the next manager."""
     with contextlib.closing(Store.open(folder / "nnilite.sqlite")) as store:
-        return len(store.recall.snapshot(maximize=True).removals)
+        return len(store.resume_reader.snapshot(maximize=True).removals)
 
 
 async def test_a_removal_that_a_manager_died_over_is_asked_for_by_the_next(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_a_later_manager_counts_failed_starts_and_losses_apart(tmp_path: Path) -
     attempts = [Attempt("t0", n, state=JobState.LOST, message=m) for n, m in enumerate([UNSTARTED, "gone", UNSTARTED])]
     with contextlib.closing(Store.create(tmp_path / "db", "abc", 1.0)) as store:
         store.write([messages.SaveTrial(Trial("t0", 0, {}, attempt=3)), *map(messages.SaveAttempt, attempts)])
-        [live] = store.recall.snapshot(True).live
+        [live] = store.resume_reader.snapshot(True).live
     assert (live.lost, live.unstarted) == (1, 2)
 
 

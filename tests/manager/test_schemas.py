@@ -57,20 +57,20 @@ def test_an_older_database_becomes_one_of_this_version(store: Store) -> None:
 
 
 def test_an_older_database_keeps_its_trials(store: Store) -> None:
-    (known,) = store.recall.snapshot(maximize=True).live
+    (known,) = store.resume_reader.snapshot(maximize=True).live
     assert (known.trial.id, known.trial.parameters, known.trial.state) == ("t0", {"x": [1, None]}, TrialState.RUNNING)
     assert (known.attempt and known.attempt.handle, known.last_intermediate) == ({"pid": 8}, {"default": 0.5})
-    assert (known.lost, [call.trial_job_id for call in store.recall.calls(9)]) == (1, ["t0"])
+    assert (known.lost, [call.trial_job_id for call in store.resume_reader.calls(9)]) == (1, ["t0"])
 
 
 def test_an_older_database_knows_who_ran_its_trials(store: Store) -> None:
-    (known,) = store.recall.snapshot(maximize=True).live
+    (known,) = store.resume_reader.snapshot(maximize=True).live
     assert (known.trial.service, known.tried) == ("near", ("near",))
 
 
 def test_the_trials_of_an_older_database_go_on(store: Store) -> None:
     store.write([messages.SaveAttempt(Attempt("t0", 2, "near", cost=2.5, run="0123456789abcdef"))])
-    known = store.recall.attempt("t0", 2)
+    known = store.resume_reader.attempt("t0", 2)
     assert known is not None
     assert (known[1].cost, known[1].run, known[1].state) == (2.5, "0123456789abcdef", JobState.WAITING)
 
@@ -101,7 +101,10 @@ def test_two_processes_bring_a_database_up_to_date_at_once(
 
 FIELD = '    cost: Annotated[float | None, "of its attempts'
 PLACES = {
-    "nnilite/records/nouns.py": (FIELD, f'    mood: Annotated[str, "how its user feels about it"] = "calm"\n{FIELD}'),
+    "nnilite/records/record_types.py": (
+        FIELD,
+        f'    mood: Annotated[str, "how its user feels about it"] = "calm"\n{FIELD}',
+    ),
     "nnilite/_store/database_schema.py": (
         "\n}\n",
         f"""\n    {SCHEMA_VERSION}: f"ALTER TABLE trials ADD COLUMN {{TRIALS.declaration('mood')}}",\n}}\n""",
@@ -122,12 +125,12 @@ from nnilite._store.writer import Store
 from nnilite.records import Trial
 
 store = Store.open(Path(sys.argv[1]))
-(known,) = store.recall.snapshot(maximize=True).live
+(known,) = store.resume_reader.snapshot(maximize=True).live
 assert known.trial.mood == "calm", known.trial
 store.write([messages.SaveTrial(replace(known.trial, mood="keen"))])
 check_schema(store.file.db, SCHEMA)
 check_rows(store.file.db)
-again = store.recall.attempt("t0", 1)[0]
+again = store.resume_reader.attempt("t0", 1)[0]
 assert (to_json(again)["mood"], "mood" in schema_of(Trial)["properties"]) == ("keen", True)
 reader = Reader(store.path)
 page = asyncio.run(BulkReader(reader, {}).rows(Table.TRIALS, PageCursor(), 10))
@@ -135,7 +138,7 @@ row = dict(zip(Table.TRIALS.columns, json.loads(page.rows)[0]))
 assert (row["mood"], row["cost"], row["latest"]) == ("keen", again.cost, {"default": 0.5}), row
 store.file.db.execute("UPDATE trials SET mood = X'00'")
 try:
-    store.recall.snapshot(maximize=True)
+    store.resume_reader.snapshot(maximize=True)
 except Exception as error:
     print(type(error).__name__)
 reader.close()

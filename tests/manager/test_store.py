@@ -76,7 +76,7 @@ def test_trials_that_have_not_ended_come_back_with_their_attempt_and_last_result
     store.write([messages.SaveTrial(running), *map(messages.SaveAttempt, attempts), messages.SaveMetric(metric)])
     store.close()
     with contextlib.closing(reopened(store.path)) as again:
-        snapshot = again.recall.snapshot(maximize=True)
+        snapshot = again.resume_reader.snapshot(maximize=True)
     assert snapshot.live == (messages.LiveTrial(running, attempts[1], {"default": 0.5}, 1, lost=1),)
 
 
@@ -86,7 +86,7 @@ def test_numbers_go_on_and_do_not_begin_again(store: Store) -> None:
     )
     store.close()
     with contextlib.closing(reopened(store.path)) as again:
-        snapshot = again.recall.snapshot(maximize=True)
+        snapshot = again.resume_reader.snapshot(maximize=True)
     assert (snapshot.next_sequence, snapshot.next_parameter_id, snapshot.calls) == (5, 5, 9)
 
 
@@ -95,7 +95,7 @@ def test_the_best_trial_is_found_among_finite_results(store: Store, maximize: bo
     values = [math.nan, 0.1, {"default": 3, "loss": 9}, math.inf, "text", 0.1, 3]  # of equals the first
     ended = [trial(i, state=TrialState.SUCCEEDED, value=value) for i, value in enumerate(values)]
     store.write([messages.SaveTrial(t) for t in ended])
-    found = store.recall.snapshot(maximize).best
+    found = store.resume_reader.snapshot(maximize).best
     assert found is not None
     assert found.id == best
 
@@ -105,12 +105,12 @@ async def test_what_breaks_a_result_constraint_is_never_the_best(store: Store) -
     ended = [trial(i, state=TrialState.SUCCEEDED, value=i, violates=text) for i, text in enumerate(broken)]
     with contextlib.closing(Reader(store.path)) as reader:
         store.write([messages.SaveTrial(t) for t in ended[1:]])
-        assert store.recall.snapshot(maximize=True).best is None
+        assert store.resume_reader.snapshot(maximize=True).best is None
         none, lacks = await reader.ask(find_notices, ["default"])
         assert none == "all results so far break resultConstraints (2), so no trial is the best"
         assert lacks.startswith("1 of 2 results lacks a number that resultConstraints need")
         store.write([messages.SaveTrial(ended[0])])
-        assert store.recall.snapshot(maximize=True).best == ended[0]
+        assert store.resume_reader.snapshot(maximize=True).best == ended[0]
         assert len(await reader.ask(find_notices, ["accuracy", "loss"])) == 1
 
 
@@ -161,8 +161,8 @@ def test_calls_come_back_with_the_parameters_of_their_trial(store: Store) -> Non
         Call("import", value=[{"parameter": 1, "value": 2}]),
     ]
     store.write([messages.SaveTrial(trial(0)), *(messages.SaveCall(i, call) for i, call in enumerate(calls, 1))])
-    assert store.recall.calls(99) == calls
-    assert store.recall.calls(2) == calls[:2]
+    assert store.resume_reader.calls(99) == calls
+    assert store.resume_reader.calls(2) == calls[:2]
 
 
 def test_a_removal_is_pending_until_it_is_done(store: Store) -> None:
@@ -170,14 +170,14 @@ def test_a_removal_is_pending_until_it_is_done(store: Store) -> None:
     store.write(
         [messages.SaveTrial(trial(0)), messages.SaveAttempt(ended), messages.SaveRemoval("t0", 0, pending=True)]
     )
-    assert store.recall.snapshot(True).removals == (ended,)
+    assert store.resume_reader.snapshot(True).removals == (ended,)
     store.write([messages.SaveRemoval("t0", 0, pending=True), messages.SaveRemoval("t0", 0, pending=False)])
-    assert store.recall.snapshot(True).removals == ()
+    assert store.resume_reader.snapshot(True).removals == ()
 
 
 def test_limits_that_the_user_changed_win_over_the_config(store: Store) -> None:
     store.write([messages.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, messages.Settings(7, max_trials=9))])
-    assert store.recall.settings(messages.Settings(1, silence_s=5.0)) == messages.Settings(
+    assert store.resume_reader.settings(messages.Settings(1, silence_s=5.0)) == messages.Settings(
         7, max_trials=9, silence_s=5.0
     )
 
@@ -187,17 +187,17 @@ def test_limits_of_an_earlier_version_which_had_fewer_are_read(store: Store) -> 
     with sqlite3.connect(store.path, isolation_level=None) as other:
         other.execute("INSERT OR REPLACE INTO meta VALUES ('limits', ?)", ['{"concurrency": 7, "max_trials": null}'])
     other.close()
-    assert store.recall.settings(messages.Settings(1, max_trials=5)) == messages.Settings(7)
+    assert store.resume_reader.settings(messages.Settings(1, max_trials=5)) == messages.Settings(7)
     wanted = messages.Settings(7, max_slots=3, priority=-1, stop_at_value=-0.5)
     store.write([messages.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, wanted)])
-    assert store.recall.settings(messages.Settings(1)) == wanted
+    assert store.resume_reader.settings(messages.Settings(1)) == wanted
 
 
 def test_a_write_that_fails_leaves_nothing_behind(store: Store) -> None:
     metric = Metric("t0", 0, 0, MetricKind.FINAL, 0, 1.0, 1.0)
     with pytest.raises(StoreError):
         store.write([messages.SaveTrial(trial(0)), messages.SaveMetric(metric), messages.SaveMetric(metric)])
-    assert store.recall.snapshot(True).next_sequence == 0
+    assert store.resume_reader.snapshot(True).next_sequence == 0
 
 
 def test_a_locked_database_is_busy_not_broken(store: Store) -> None:
@@ -260,7 +260,7 @@ def test_rows_that_nnilite_does_not_write_are_told_at_a_resume(store: Store, cha
     experiment = messages.SaveExperiment(ExperimentState.RUNNING, "", 3.0, None, messages.Settings(7))
     store.write([experiment, messages.SaveTrial(trial(0)), messages.SaveAttempt(Attempt("t0", 0, handle={}))])
     store.file.db.execute(change)
-    read = store.recall.settings if "limits" in change else store.recall.snapshot
+    read = store.resume_reader.settings if "limits" in change else store.resume_reader.snapshot
     with pytest.raises(StoreError, match="contains data that nnilite does not write"):
         read(messages.Settings(1))  # type: ignore[operator]
 
@@ -274,8 +274,8 @@ def test_only_the_last_manager_that_claims_a_database_can_write(store: Store) ->
             store.write([messages.SaveTrial(trial(1))])
         assert not caught.value.busy
         second.write([messages.SaveTrial(trial(2))])
-        assert second.recall.snapshot(True).next_sequence == 3
-        assert [t.trial.id for t in second.recall.snapshot(True).live] == ["t0", "t2"]
+        assert second.resume_reader.snapshot(True).next_sequence == 3
+        assert [t.trial.id for t in second.resume_reader.snapshot(True).live] == ["t0", "t2"]
 
 
 @pytest.mark.parametrize("gone", [["", "-wal", "-shm"], [""], ["-wal"], ["-shm"]], ids=["all", "file", "wal", "shm"])
@@ -286,7 +286,7 @@ def test_what_is_written_while_the_files_are_deleted_is_found_at_the_path(store:
     store.write([messages.SaveTrial(trial(1))])
     store.write([messages.SaveTrial(trial(2))])
     with contextlib.closing(reopened(store.path)) as again:
-        assert again.recall.snapshot(True).next_sequence == 3
+        assert again.resume_reader.snapshot(True).next_sequence == 3
 
 
 def test_what_goes_to_a_file_that_was_replaced_is_not_confirmed_and_written_once(store: Store, tmp_path: Path) -> None:
@@ -301,8 +301,8 @@ def test_what_goes_to_a_file_that_was_replaced_is_not_confirmed_and_written_once
     store.path.unlink()
     store.write(metric)
     with contextlib.closing(reopened(store.path)) as again:
-        assert again.recall.attempt("t0", 0) is None
-        assert again.recall.snapshot(True).live[0].trial.id == "t0"
+        assert again.resume_reader.attempt("t0", 0) is None
+        assert again.resume_reader.snapshot(True).live[0].trial.id == "t0"
 
 
 async def test_readers_go_on_with_the_file_that_was_written_back(store: Store) -> None:
@@ -316,7 +316,7 @@ async def test_readers_go_on_with_the_file_that_was_written_back(store: Store) -
     assert found == [1, 2, 2, 2, 2]
     store.write([messages.SaveTrial(trial(2))])
     with contextlib.closing(reopened(store.path)) as again:
-        assert again.recall.snapshot(True).next_sequence == 3, "a reader that closes takes no log away from its writer"
+        assert again.resume_reader.snapshot(True).next_sequence == 3, "a closing reader takes no log from its writer"
 
 
 def test_a_database_without_a_sound_secret_gets_one_that_stays(store: Store) -> None:
@@ -412,7 +412,7 @@ def test_what_was_spent_at_each_service_is_read_back(path: Path) -> None:
     with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
         attempts = [Attempt("t0", number, name, cost=cost) for number, name, cost in ((0, "a", 1.5), (1, "b", 2.0))]
         store.write([messages.SaveTrial(trial(0)), *map(messages.SaveAttempt, attempts)])
-        assert store.recall.snapshot(True).spent == {"a": 1.5, "b": 2.0}
+        assert store.resume_reader.snapshot(True).spent == {"a": 1.5, "b": 2.0}
 
 
 def test_a_database_that_cannot_be_made_as_a_whole_has_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,7 +429,7 @@ def test_a_reported_end_is_read_back(path: Path) -> None:
     end = Exited(2.5, -15, "canceled by SIGTERM", EndCause.INTERRUPTED)
     with contextlib.closing(Store.create(path, "abc", 1.0)) as store:
         store.write([messages.SaveTrial(trial(0)), messages.SaveAttempt(Attempt("t0", 0, reported_end=end))])
-        known = store.recall.attempt("t0", 0)
+        known = store.resume_reader.attempt("t0", 0)
         assert known is not None
         assert known[1].reported_end == end
 

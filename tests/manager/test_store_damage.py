@@ -99,7 +99,7 @@ def problem(folder: Path, data: bytes, change: str = "") -> str:
             reading = assemble_view(folder, config, store, None)
             stack.callback(reading.results.close)
             asyncio.run(look_at(reading))
-            store.recall.calls(100), store.recall.histories(), store.recall.attempt("t1", 0)
+            store.resume_reader.calls(100), store.resume_reader.histories(), store.resume_reader.attempt("t1", 0)
         except NniliteError as error:
             return str(error)
     return ""

@@ -10,7 +10,7 @@ from engine_bench import Bench
 
 from nnilite._engine.dedupe import Fenced
 from nnilite._engine.live_trial import Live
-from nnilite._engine.trial_uses import TrialUses
+from nnilite._engine.usage_reports import UsageReports
 from nnilite.errors import ConfigError
 from nnilite.records import Exited, Host, Started, Trial, Used
 from nnilite.services.keeper_events import read_batch
@@ -72,20 +72,20 @@ def live(trial: str, attempt: int = 0) -> dict[str, Live]:
 
 
 def test_what_was_told_long_ago_is_forgotten() -> None:
-    uses = TrialUses(live("a"))
+    uses = UsageReports(live("a"))
     uses.record(("a", 0), Used(1.0, 1), 100.0)
     assert list(uses.list_current(159.0)) == ["a"]
     assert uses.list_current(161.0) == {}
 
 
 def test_a_further_attempt_has_not_used_anything_yet() -> None:
-    uses = TrialUses(live("a", attempt=1))
+    uses = UsageReports(live("a", attempt=1))
     uses.record(("a", 0), Used(1.0, 1), 100.0)
     assert uses.list_current(101.0) == {}
 
 
 def test_trials_that_have_ended_are_not_kept_in_memory() -> None:
-    uses = TrialUses(live("a"))
+    uses = UsageReports(live("a"))
     for number in range(1000):
         uses.record((f"ended{number}", 0), Used(1.0, 1), 100.0)
     assert len(uses._last) < 100

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nnilite._trackers.feed import read_position as tracked_position
-from nnilite._webhooks.news import read_position
+from nnilite._webhooks.webhook_events import read_position
 from nnilite.errors import ServiceError
 from nnilite.service import JobStatus
 from nnilite_local._attempt_folder import AttemptFolder

@@ -42,7 +42,7 @@ class HangingDisk:
         self.answers = threading.Event()
         for place, real in (
             ("_keeper.plain_file.read", plain_file.read),
-            ("_keeper.spool.open_ordinary", plain_file.open_ordinary),
+            ("_keeper.spool.open_regular", plain_file.open_regular),
             ("services.keeper_folder.open_below", open_below),
         ):
             monkeypatch.setattr(f"nnilite.{place}", self._slow(real))

@@ -329,7 +329,7 @@ def test_reports_that_cannot_be_read_now_are_not_taken_for_none(bench, monkeypat
 
     name = bench.run("true")
     bench.finish(name)
-    monkeypatch.setattr("nnilite._keeper.spool.open_ordinary", fail)
+    monkeypatch.setattr("nnilite._keeper.spool.open_regular", fail)
     assert "cannot be read now" in str(bench.refusal(bench.service.reports(bench.handles[name])))
 
 

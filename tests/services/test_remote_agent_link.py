@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("paramiko")
 
-from nnilite.ssh.errors import MachineError, NotThere
+from nnilite.ssh.errors import MachineError, RemoteFileMissing
 from nnilite.testing import eventually
 from nnilite.testing.bench import LIMIT_S
 from nnilite_remote import _agent_link
@@ -60,7 +60,7 @@ async def ended(stream: Says, heard: list[Any]) -> None:
     link.close()
 
 
-@pytest.mark.parametrize(("mark", "kind"), [(b', "missing": true', NotThere), (b"", MachineError)])
+@pytest.mark.parametrize(("mark", "kind"), [(b', "missing": true', RemoteFileMissing), (b"", MachineError)])
 def test_what_a_machine_no_longer_has_is_told_from_other_refusals(mark: bytes, kind: type[MachineError]) -> None:
     with pytest.raises(MachineError, match="is gone") as raised:
         Says(b'{"error": "the folder is gone"%s, "nonce": "n"}\n' % mark).hear("n")

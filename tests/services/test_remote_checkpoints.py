@@ -16,7 +16,7 @@ pytest.importorskip("paramiko")
 from nnilite.disk_room import DiskRoom, NoRoom
 from nnilite.errors import NoCapacity
 from nnilite.ssh import download
-from nnilite.ssh.errors import MachineError, NoRoomHere
+from nnilite.ssh.errors import LocalDiskFull, MachineError
 from nnilite_remote._attempts import Attempts
 from nnilite_remote._host_checkpoints import HostCheckpoints, rank
 from nnilite_remote._worker.checkpoints import restore, tidy_up, trace
@@ -187,7 +187,7 @@ def test_a_trial_waits_while_its_checkpoints_do_not_fit_on_this_machine(tmp_path
 
     async def give(directory, archive):
         if next(full, False):
-            raise NoRoomHere("the disk of /here has 1 GB free")
+            raise LocalDiskFull("the disk of /here has 1 GB free")
         archive.write_text("source")
 
     boxes[0].give_checkpoints = give
@@ -203,7 +203,7 @@ def test_what_it_waits_for_is_told_and_not_tried_all_the_time(tmp_path):
 
     async def give(directory, archive):
         asked.append(directory)
-        raise NoRoomHere("the disk of /here has 1 GB free")
+        raise LocalDiskFull("the disk of /here has 1 GB free")
 
     async def ask_often() -> list[str]:
         checkpoints, waits = HostCheckpoints(tmp_path), []
@@ -252,5 +252,5 @@ def test_what_does_not_fit_on_this_machine_is_known_for_that(take, tmp_path, mon
     with io.BytesIO() as archive, tarfile.open(fileobj=archive, mode="w") as tar:
         tar.addfile(tarfile.TarInfo("file"))
         sent = archive.getvalue() + bytes(10_240)
-    with pytest.raises(NoRoomHere, match="1 GB free"):
+    with pytest.raises(LocalDiskFull, match="1 GB free"):
         take(SimpleNamespace(rest=lambda: sent, read=lambda: b""), tmp_path / "new")

@@ -9,7 +9,7 @@ import pytest
 
 from nnilite.errors import ConfigError, NoCapacity, ServiceError
 from nnilite.services import callback_address as module
-from nnilite.services.callback_address import CallbackAddress, GivenCallbackAddress
+from nnilite.services.callback_address import CallbackAddress, ExternalCallbackAddress
 
 PLATFORM = "https://platform.example:6443"
 
@@ -97,16 +97,16 @@ def test_a_manager_that_listens_there_is_reachable(monkeypatch):
     ],
 )
 def test_far_away_an_address_is_the_given_one_or_the_managers_own(url, given, found):
-    address = GivenCallbackAddress(context(url), given, "Azure's nodes")
+    address = ExternalCallbackAddress(context(url), given, "Azure's nodes")
     address.check()
     assert (address.find(), address.find_or_wait()) == (found, found)
 
 
 def test_far_away_an_address_that_nobody_gave_is_asked_for():
-    address = GivenCallbackAddress(context("http://127.0.0.1:8080"), None, "Azure's nodes")
+    address = ExternalCallbackAddress(context("http://127.0.0.1:8080"), None, "Azure's nodes")
     refusal = r"Azure's nodes cannot reach this manager at 127\.0\.0\.1:8080; set `callback: log`"
     with pytest.raises(ConfigError, match=refusal):
         address.check()
     with pytest.raises(NoCapacity, match=refusal):
         address.find_or_wait()
-    GivenCallbackAddress(context("http://127.0.0.1:8080", by_log=True), None, "Azure's nodes").check()
+    ExternalCallbackAddress(context("http://127.0.0.1:8080", by_log=True), None, "Azure's nodes").check()

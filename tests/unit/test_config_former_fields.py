@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nnilite.config import ExperimentConfig, _former_fields, _section_words, _v1_tables, from_dict
+from nnilite.config import ExperimentConfig, _former_fields, _section_synonyms, _v1_tables, from_dict
 from nnilite.errors import ConfigError, Place
 from nnilite.records.shapes import camel
 
@@ -73,7 +73,7 @@ def test_at_the_top(name: str, answer: str) -> None:
 
 def test_a_field_of_the_top_level_that_is_indented_too_far_is_sent_back() -> None:
     top = {camel(field.name) for field in fields(ExperimentConfig)}
-    assert {name.lower() for name in top} == _section_words._TOP_LEVEL
+    assert {name.lower() for name in top} == _section_synonyms._TOP_LEVEL
     config = {**PRESENT, "trainingService": {"platform": "local", "maxTrialRetries": 2, "grace_period": 3}}
     assert [said.partition("; ")[2] for said in faults({**config, "tuner": {"name": "TPE", "maxTrialNumber": 4}})] == [
         f"it is a field of the top level: write it outside of {section}"

@@ -9,7 +9,7 @@ import pytest
 from nnilite.errors import NoCapacity
 from nnilite.service import Job
 from nnilite.services.bootstrap import Supply
-from nnilite.services.delivery import Deliveries, Delivery, keeper_spec
+from nnilite.services.delivery import Delivery, DeliveryCache, keeper_spec
 
 
 class Making:
@@ -36,7 +36,7 @@ def _job(report: str | None) -> Job:
 
 def test_a_delivery_is_made_once_for_each_way_of_reporting() -> None:
     making = Making()
-    deliveries = Deliveries(making.deliver, making.way_back)
+    deliveries = DeliveryCache(making.deliver, making.way_back)
 
     async def ask() -> None:
         await deliveries.prepare(_job("stdout"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nnilite._keeper.folder_looks import FolderLook, FolderLooks, SlowFolder
+from nnilite._keeper.folder_looks import FolderHangs, FolderLook, FolderLooks
 from nnilite.testing import eventually
 
 
@@ -47,10 +47,10 @@ def test_one_that_hangs_costs_its_limit_once_and_is_told_when_it_has_come_to_its
     row = [FolderLook("a", "x", lambda: 1), FolderLook("b", "x", hanging(answers, 2)), FolderLook("c", "x", lambda: 3)]
     seen = looks.look_at_all(row)
     assert [seen[0].value, seen[1].value, seen[2].value] == [1, None, 3]
-    assert isinstance(seen[1].error, SlowFolder)
+    assert isinstance(seen[1].error, FolderHangs)
     monkeypatch.setattr("nnilite._keeper.folder_looks._Row.await_end", lambda *_: pytest.fail("it is waited for again"))
     for name in ("x", "another"):
-        with pytest.raises(SlowFolder):
+        with pytest.raises(FolderHangs):
             looks.look("b", name, lambda: 7)
     monkeypatch.undo()
     answers.set()
@@ -61,7 +61,7 @@ def test_one_that_hangs_costs_its_limit_once_and_is_told_when_it_has_come_to_its
 
 def test_what_has_no_name_is_not_given_to_another(answers: threading.Event) -> None:
     looks = FolderLooks(limit_s=0.1)
-    with pytest.raises(SlowFolder):
+    with pytest.raises(FolderHangs):
         looks.look("b", "", hanging(answers, 2))
     looks.limit_s = 60.0  # what is well may be slow
     answers.set()
@@ -73,9 +73,9 @@ def test_where_many_hang_no_further_one_is_tried(answers: threading.Event) -> No
     looks = FolderLooks(limit_s=0.05, most_hanging=3)
     before = threading.active_count()
     seen = looks.look_at_all([FolderLook(str(number), "", hanging(answers, number)) for number in range(20)])
-    assert all(isinstance(one.error, SlowFolder) for one in seen)
+    assert all(isinstance(one.error, FolderHangs) for one in seen)
     assert threading.active_count() - before <= 3
-    with pytest.raises(SlowFolder, match="3 other folders of trials hang"):
+    with pytest.raises(FolderHangs, match="3 other folders of trials hang"):
         looks.look("one more", "", lambda: 1)
 
 
@@ -94,7 +94,7 @@ def test_a_thread_that_hangs_makes_no_looks_of_others(answers: threading.Event) 
     looks = FolderLooks(limit_s=60.0)
     first = looks.look("a", "", threading.current_thread)
     looks.limit_s = 0.1
-    with pytest.raises(SlowFolder):
+    with pytest.raises(FolderHangs):
         looks.look("b", "", hanging(answers, 2))
     looks.limit_s = 60.0  # what is well may be slow
     assert looks.look("c", "", threading.current_thread) is not first
@@ -126,10 +126,10 @@ def test_a_look_that_is_begun_tells_its_end_once_and_whoever_asks_earlier_gives_
     assert ends.acquire(timeout=60)
     assert (result().get(), ends.acquire(blocking=False)) == (1, False)
     result = looks.begin(FolderLook("b", "x", hanging(answers, 2)), ends.release)
-    assert isinstance(result().error, SlowFolder)
+    assert isinstance(result().error, FolderHangs)
     known = looks.begin(FolderLook("b", "x", lambda: 7), ends.release)
     assert ends.acquire(blocking=False)
-    assert isinstance(known().error, SlowFolder)
+    assert isinstance(known().error, FolderHangs)
     answers.set()
     eventually(lambda: not looks.hanging())
     assert looks.look("b", "x", lambda: 7) == 2

@@ -18,7 +18,7 @@ from nnilite._functions import call_program
 from nnilite._functions.function_folder import code_root, prepare_function
 from nnilite._functions.function_run import FunctionRun
 from nnilite._functions.pickled import MOST_BYTES, pickle_function
-from nnilite._functions.places import config_on
+from nnilite._functions.run_targets import config_on
 from nnilite._search.function_arguments import count_arguments
 from nnilite._search.plan import Plan
 from nnilite.config import ExperimentConfig, ServiceConfig

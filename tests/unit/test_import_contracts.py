@@ -62,7 +62,7 @@ FORBIDDEN = {
         "nnilite._cli.screen -> nnilite.config._load",
     ),
     "two modules import each other": (
-        "nnilite/config/_given_fields.py",
+        "nnilite/config/_explicit_fields.py",
         "nnilite.config._load",
         "in a circle BROKEN",
     ),

@@ -76,7 +76,7 @@ def changed(keeper, change):
 def test_a_trial_waits_for_no_module_that_only_its_end_and_its_reports_need(bench, tmp_path):
     done = job(bench, tmp_path, zipapp().read_bytes(), before=TELL)
     loaded = set(done.stdout.split())
-    assert "nnilite._keeper.starting" in loaded, done.stderr
+    assert "nnilite._keeper.command_start" in loaded, done.stderr
     assert loaded & DEAR == set()
     ours = {name.rpartition(".")[2] for name in loaded if name.startswith("nnilite._keeper.")}
     assert ours <= {*BEFORE_START, "bootstrap_program"}

@@ -53,7 +53,7 @@ def test_a_command_whose_end_cannot_be_seen_is_not_taken_for_a_success():
     """Run where no other process of a test can be reaped by it."""
     program = """
 import os
-from nnilite._keeper.starting import EndUnknown, StartedCommand
+from nnilite._keeper.command_start import EndUnknown, StartedCommand
 try:
     raise SystemExit(f"it says {StartedCommand(os.getppid()).poll()}")
 except EndUnknown as error:

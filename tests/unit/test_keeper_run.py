@@ -22,7 +22,7 @@ import pytest
 
 from keeper_bench import Bench, pythons, running, until, zipapp
 from nnilite._keeper import attempt_run, fork_server, sdk_folder, spec
-from nnilite._keeper.starting import find_cure, is_by_machine, split_plain_words
+from nnilite._keeper.command_start import find_cure, is_by_machine, split_plain_words
 from nnilite._keeper.wake import Wake
 from nnilite.records import EndCause
 from nnilite.services.keeper_folder import read_events

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from keeper_bench import Bench
-from nnilite._keeper.plain_file import NotOrdinary, open_ordinary, write
+from nnilite._keeper.plain_file import NotRegularFile, open_regular, write
 from nnilite._views.folder_files import read_piece
 from nnilite.services.keeper_folder import KeeperFolder, copy_attempt
 from nnilite.testing import eventually
@@ -49,8 +49,8 @@ def test_a_spool_that_is_a_pipe_is_said(tmp_path: Path) -> None:
 def test_nobody_reads_from_what_is_no_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
     path = tmp_path / "trial.stdout"
     make(path)
-    with pytest.raises(NotOrdinary):
-        open_ordinary(str(path))
+    with pytest.raises(NotRegularFile):
+        open_regular(str(path))
     assert KeeperFolder(tmp_path).output("stdout", 0, 100) == b""
     assert read_piece(tmp_path, path.name, 0, 100).data == b""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import nnilite
 from nnilite import platform_http
-from nnilite.services import slots
+from nnilite.services import callback_address, delivery, slots, worker_side
 
 OLD_NAMES = sorted(path.stem for path in Path(nnilite.__file__).with_name("_old_names").glob("*.py"))
 
@@ -24,9 +25,18 @@ def test_an_old_name_is_the_same_module_and_warns(name: str, monkeypatch: pytest
     assert warned[0].filename == __file__ or "importlib" in warned[0].filename
 
 
-def test_the_old_name_of_the_slot_allocator_is_the_same_class() -> None:
-    assert slots.SlotDesk is slots.SlotAllocator
-
-
-def test_the_old_name_of_make_abortable_is_the_same_function() -> None:
-    assert platform_http.make_endable is platform_http.make_abortable
+@pytest.mark.parametrize(
+    ("module", "old", "name"),
+    [
+        (slots, "SlotDesk", "SlotAllocator"),
+        (slots, "SlotTrouble", "SlotError"),
+        (callback_address, "GivenCallbackAddress", "ExternalCallbackAddress"),
+        (delivery, "Deliveries", "DeliveryCache"),
+        (worker_side, "NotOrdinary", "NotRegularFile"),
+        (worker_side, "SlowFolder", "FolderHangs"),
+        (worker_side, "open_ordinary", "open_regular"),
+        (platform_http, "make_endable", "make_abortable"),
+    ],
+)
+def test_the_old_name_is_the_same_object(module: ModuleType, old: str, name: str) -> None:
+    assert getattr(module, old) is getattr(module, name)

@@ -14,8 +14,8 @@ from subprocess import Popen
 import pytest
 
 import processes
+from nnilite._keeper.command_start import EndUnknown
 from nnilite._keeper.preloaded_start import PreloadedCommand
-from nnilite._keeper.starting import EndUnknown
 from nnilite.testing import eventually
 from preloader_bench import PARENT, Server
 from waiting import pause

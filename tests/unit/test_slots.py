@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from nnilite.errors import ConfigError
 from nnilite.services import slots
-from nnilite.services.slots import RENEWED_S, STARTING_S, Claim, SlotAllocator, SlotTerms, SlotTrouble, reason_to_wait
+from nnilite.services.slots import RENEWED_S, STARTING_S, Claim, SlotAllocator, SlotError, SlotTerms, reason_to_wait
 from nnilite.testing.fakes import fake_context
 from nnilite_local import LocalConfig, LocalService
 
@@ -179,7 +179,7 @@ def test_something_else_in_the_place_of_a_file_of_another_experiment_is_left_out
 def test_a_file_that_cannot_be_read_now_may_hold_slots_so_nobody_starts(machine: Machine) -> None:
     machine.place.mkdir()
     (machine.place / "other.json").symlink_to("other.json")
-    with pytest.raises(SlotTrouble, match=r"other\.json cannot be read"):
+    with pytest.raises(SlotError, match=r"other\.json cannot be read"):
         machine.book(machine.desk("a"), "a1")
 
 
@@ -191,7 +191,7 @@ def test_a_slot_that_cannot_be_written_down_is_not_taken(machine: Machine, monke
 
     with monkeypatch.context() as disk:
         disk.setattr(slots, "write_private", full)
-        with pytest.raises(SlotTrouble, match="No space left"):
+        with pytest.raises(SlotError, match="No space left"):
             machine.book(a, "a1")
     assert machine.book(b, "b1") == ""
     assert machine.book(a, "a1").endswith("are taken, by b")
@@ -258,7 +258,7 @@ def test_where_files_cannot_be_locked_it_is_said(machine: Machine, monkeypatch: 
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    with pytest.raises(SlotTrouble, match="cannot lock the slots of this machine: No locks available"):
+    with pytest.raises(SlotError, match="cannot lock the slots of this machine: No locks available"):
         machine.book(machine.desk("a"), "a1")
 
 

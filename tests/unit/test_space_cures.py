@@ -9,7 +9,7 @@ import pytest
 
 from nnilite.errors import SpaceError
 from nnilite.space import SearchSpace
-from nnilite.space.distributions_elsewhere import translate_type
+from nnilite.space.distribution_synonyms import translate_type
 
 
 def fault(given: Any) -> str:

@@ -20,9 +20,9 @@ from nnilite._keeper.link_choice import Link
 from nnilite._keeper.outbox import ManagerAnswer, Outbox
 from nnilite._keeper.process import identity
 from nnilite._keeper.report_sender import ReportSender
+from nnilite._keeper.resource_usage import TrialMeter
 from nnilite._keeper.spec import Spec, load
 from nnilite._keeper.stdout_link import StdoutLink
-from nnilite._keeper.use import TrialMeter
 from nnilite.testing import eventually
 
 TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
@@ -190,7 +190,7 @@ def test_reports_go_on_where_what_a_trial_uses_cannot_be_told(
     if trouble == "too many files":
         monkeypatch.setattr(TrialMeter, "read", fail)
     else:
-        monkeypatch.setitem(sys.modules, "nnilite._keeper.use", None)
+        monkeypatch.setitem(sys.modules, "nnilite._keeper.resource_usage", None)
     batches = Batches(200)
     Path(spec.directory, ".nni").mkdir(parents=True)
     teller = told(spec, RestLink(spec), batches, monkeypatch)

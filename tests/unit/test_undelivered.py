@@ -16,8 +16,8 @@ from nnilite._running import final_delivery
 from nnilite._store.writer import Store
 from nnilite._trackers import feed
 from nnilite._trackers.feed import Feed, find_position_file
-from nnilite._webhooks.news import NewsReader, Position, write_position
 from nnilite._webhooks.undelivered import Undelivered
+from nnilite._webhooks.webhook_events import Position, WebhookEventReader, write_position
 from nnilite.records import ExperimentState, Metric, MetricKind, Trial, TrialState
 from unit.test_trackers import Recording
 
@@ -66,7 +66,7 @@ def test_what_was_taken_is_not_owed(store: Store) -> None:
     process.open()
     process.step()
     process.close()
-    with contextlib.closing(NewsReader(store.path, "abcd", "", True)) as news:
+    with contextlib.closing(WebhookEventReader(store.path, "abcd", "", True)) as news:
         *_, (_, last) = news.read_since(Position())
     for number in range(2):
         write_position(store.path.parent / "webhooks" / f"{number}.json", last)

@@ -16,7 +16,7 @@ from standardwebhooks.webhooks import Webhook
 from nnilite._engine import messages
 from nnilite._store.writer import Store
 from nnilite._webhooks.__main__ import WebhookSender
-from nnilite._webhooks.news import NewsReader
+from nnilite._webhooks.webhook_events import WebhookEventReader
 from nnilite.config import WebhookConfig, from_dict, load
 from nnilite.errors import ConfigError
 from nnilite.records import ExperimentState, Json, Trial, TrialState
@@ -72,7 +72,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def teller(store: Store, inbox: Inbox, **fields: Any) -> Iterator[WebhookSender]:
     """What one process does; the position stays."""
     hook = WebhookConfig(SecretText(f"{inbox.listener.url}/services/T0KEN?sig=a%2Bb"), **fields)
-    news = NewsReader(store.path, "abcd", "digits", True)
+    news = WebhookEventReader(store.path, "abcd", "digits", True)
     with contextlib.closing(news):
         yield WebhookSender(hook, news, store.path.with_name("0.json"), "webhook 1")
 

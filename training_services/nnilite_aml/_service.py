@@ -19,7 +19,7 @@ from nnilite.platform_http import Contradiction, Problem
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
-from nnilite.services.callback_address import GivenCallbackAddress
+from nnilite.services.callback_address import ExternalCallbackAddress
 from nnilite.services.delivery import START_VARIABLE, hidden
 from nnilite.services.node_places import LAUNCHERS
 from nnilite.units import format_size
@@ -46,7 +46,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
     patience: ClassVar[AmlPatience] = AmlPatience(list_pause_s=3.0, log_pause_s=3.0)
 
     def __init__(self, name: str, config: AmlConfig, context: ServiceContext) -> None:
-        address = GivenCallbackAddress(context, config.nni_manager_ip, "Azure's nodes")
+        address = ExternalCallbackAddress(context, config.nni_manager_ip, "Azure's nodes")
         super().__init__(name, spread(config, context), context, address)
         self._snapshot: CodeSnapshot | None = None
         self._uploading: asyncio.Task[str] | None = None

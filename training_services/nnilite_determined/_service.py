@@ -20,7 +20,7 @@ from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
 from nnilite.services.callback_address import CallbackAddress
-from nnilite.services.delivery import Deliveries
+from nnilite.services.delivery import DeliveryCache
 from nnilite.services.node_places import LAUNCHERS
 from nnilite.units import HIDDEN
 from nnilite_determined import _checks
@@ -49,7 +49,7 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
         super().__init__(name, config, context, CallbackAddress(context, config.nni_manager_ip, config.master))
         check_nodes(config, context, self.gpus)
         self._label = label(context.experiment, name)
-        self._deliveries = Deliveries(partial(delivered, config, context), self.way_back)
+        self._deliveries = DeliveryCache(partial(delivered, config, context), self.way_back)
         self._numbers: dict[str, int] = {}  # of the experiments there, by the names of jobs
         self._paused: set[str] = set()  # names of jobs that a user has paused on Determined
         self._is_certain = True  # False: a job may be there whose number was never received

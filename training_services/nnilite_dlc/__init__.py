@@ -4,7 +4,7 @@ _service     the service: submits, polls, cancels and removes
 _config      the fields of its section: NNI's, and what a trial may need beyond them
 _sdk_calls   calls of Alibaba's library in threads, with time limits and repetitions; its errors in ours
 _api         the calls that are needed, with what is used of the answers
-_intents     which jobs DLC has been asked to make, noted on the manager's disk
+_submission_journal  which jobs DLC has been asked to make, noted on the manager's disk
 _checks      what can be known before anything starts
 _delivery    where jobs get keeper and code: the job itself, a storage that is mounted on both sides, or the manager
 _job_fields  pure: from a trial's job to the fields of a job of DLC

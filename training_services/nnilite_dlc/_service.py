@@ -31,19 +31,19 @@ from nnilite.platform_http import (
 )
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
-from nnilite.services.callback_address import GivenCallbackAddress
-from nnilite.services.delivery import Deliveries, MountedStorage, hidden, sample_job, variable_names
+from nnilite.services.callback_address import ExternalCallbackAddress
+from nnilite.services.delivery import DeliveryCache, MountedStorage, hidden, sample_job, variable_names
 from nnilite.services.node_places import LAUNCHERS
 from nnilite.services.storage_service import StorageService
 from nnilite_dlc._api import DlcApi, DlcJob, body_of
 from nnilite_dlc._checks import check_resources, list_experiment_jobs, make_refusal
 from nnilite_dlc._config import IGNORED, DlcConfig
 from nnilite_dlc._delivery import choose_source, delivered, find_storage
-from nnilite_dlc._intents import Intents
 from nnilite_dlc._job_fields import check_size, own_variables, request
 from nnilite_dlc._job_pods import place_nodes, spread
 from nnilite_dlc._sdk_calls import unsent
 from nnilite_dlc._status import ENDED, state_of
+from nnilite_dlc._submission_journal import SubmissionJournal
 from nnilite_dlc._watch import DlcWatch
 
 log = logging.getLogger(__name__)
@@ -63,10 +63,10 @@ class DlcService(StorageService[DlcApi, DlcJob]):
 
     def __init__(self, name: str, config: DlcConfig, context: ServiceContext) -> None:
         config = spread(config, context)
-        address = GivenCallbackAddress(context, config.nni_manager_ip, "DLC's pods")
+        address = ExternalCallbackAddress(context, config.nni_manager_ip, "DLC's pods")
         super().__init__(name, config, context, address)
-        self._intents = Intents(context.directory / "dlc")
-        self._deliveries = Deliveries(partial(delivered, config, context), self.way_back)
+        self._intents = SubmissionJournal(context.directory / "dlc")
+        self._deliveries = DeliveryCache(partial(delivered, config, context), self.way_back)
 
     # ------------------------------------------------------------ lifecycle
 

@@ -17,7 +17,7 @@ from nnilite.platform_http import AccessRefused, Missing, as_config_error
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.batch_service import BatchService
-from nnilite.services.delivery import Deliveries, sample_job
+from nnilite.services.delivery import DeliveryCache, sample_job
 from nnilite.services.job_watch import Patience
 from nnilite_dlts import _convert as convert
 from nnilite_dlts._api import DltsApi, DltsJob, parsed
@@ -40,7 +40,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
 
     def __init__(self, name: str, config: DltsConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context, DltsCallbackAddress(context, config.nni_manager_ip, config.dashboard))
-        self._deliveries = Deliveries(partial(delivered, config, context), self.way_back)
+        self._deliveries = DeliveryCache(partial(delivered, config, context), self.way_back)
         self._team: Mapping[str, Json] = {}
 
     # ------------------------------------------------------------ lifecycle

@@ -13,7 +13,7 @@ from pathlib import Path
 from nnilite.errors import ConfigError, ServiceError, describe_os_error
 from nnilite.services.gpu import Gpu, GpuReader, GpuRules, choose, impossible
 from nnilite.services.section_fields import GPU_PLACE
-from nnilite.services.worker_side import open_ordinary, write_private
+from nnilite.services.worker_side import open_regular, write_private
 from nnilite_local._config import LocalConfig
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class GpuAllocator:
 
     def _saved(self) -> dict[str, tuple[Path, tuple[int, ...]]]:
         try:
-            with open_ordinary(str(self._place)) as file:
+            with open_regular(str(self._place)) as file:
                 saved = json.load(file)
             return {job: (_check_absolute(directory), _check_indices(gpus)) for job, (directory, gpus) in saved.items()}
         except FileNotFoundError:

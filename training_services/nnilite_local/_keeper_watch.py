@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 
 from nnilite.errors import ServiceError, describe_os_error
 from nnilite.service import Handle, JobState, JobStatus
-from nnilite.services.worker_side import FolderLook, FolderLooks, LookResult, SlowFolder, is_there
+from nnilite.services.worker_side import FolderHangs, FolderLook, FolderLooks, LookResult, is_there
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._keepers import Keepers
 from nnilite_local._second_keepers import SecondKeepers
@@ -78,7 +78,7 @@ class LocalWatch:
         """Return whether the job in this folder runs, and so still holds its bookings. Blocks only for a moment."""
         try:
             return bool(self._looks.look(str(directory), "runs", lambda: self._runs(AttemptFolder(directory))))
-        except SlowFolder:  # what it has stays its own
+        except FolderHangs:  # what it has stays its own
             return True
 
     def _look(self, folder: AttemptFolder, handle: Handle) -> tuple[JobStatus, bool]:

@@ -33,8 +33,8 @@ from nnilite.services.keeper_folder import check_folder_names, check_stream, cop
 from nnilite.services.node_places import LAUNCHERS, nodes_of_job
 from nnilite.services.preloading import make_order, try_to_preload
 from nnilite.services.section_fields import GPU_PLACE, gpus_of, nodes_of
-from nnilite.services.slots import SlotAllocator, SlotTerms, SlotTrouble
-from nnilite.services.worker_side import FolderLooks, HostMeter, SlowFolder, started_at, write_private
+from nnilite.services.slots import SlotAllocator, SlotError, SlotTerms
+from nnilite.services.worker_side import FolderHangs, FolderLooks, HostMeter, started_at, write_private
 from nnilite.units import HIDDEN
 from nnilite_local._attempt_folder import AttemptFolder
 from nnilite_local._config import IGNORED, LocalConfig, check_launcher, find_missing
@@ -435,7 +435,7 @@ def _was_begun(looks: FolderLooks, directory: Path, host: str) -> bool:
 
     try:
         return bool(looks.look(str(directory), "begun", begun))
-    except SlowFolder:  # what it has stays its own
+    except FolderHangs:  # what it has stays its own
         return True
 
 
@@ -445,7 +445,7 @@ async def _take_slot(slots: SlotAllocator, job: Job, folder: AttemptFolder, term
         return
     try:
         reason = await asyncio.to_thread(slots.book, job.name, folder.path, terms)
-    except SlotTrouble as error:
+    except SlotError as error:
         raise ServiceError(str(error)) from error
     if reason:
         raise NoCapacity(reason)

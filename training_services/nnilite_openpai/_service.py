@@ -15,7 +15,7 @@ from nnilite.platform_http import as_config_error
 from nnilite.records import Json
 from nnilite.service import Handle, Job, ServiceContext
 from nnilite.services.callback_address import CallbackAddress
-from nnilite.services.delivery import Deliveries, MountedStorage, sample_job, variable_names
+from nnilite.services.delivery import DeliveryCache, MountedStorage, sample_job, variable_names
 from nnilite.services.job_watch import Patience
 from nnilite.services.node_places import LAUNCHERS
 from nnilite.services.storage_service import StorageService
@@ -49,7 +49,7 @@ class OpenPaiService(StorageService[Pai, PaiJob]):
     def __init__(self, name: str, config: OpenPaiConfig, context: ServiceContext) -> None:
         config = spread(config, context)
         super().__init__(name, config, context, CallbackAddress(context, config.nni_manager_ip, config.host))
-        self._deliveries = Deliveries(partial(delivered, config, context), self.way_back)
+        self._deliveries = DeliveryCache(partial(delivered, config, context), self.way_back)
 
     # ------------------------------------------------------------ lifecycle
 

@@ -14,7 +14,7 @@ _machine           one machine: connected, made ready, watched, and connected ag
 _machine_session   its connection (of nnilite.ssh), and the agent that serves on it
 _machine_preload   the modules that it imports once for all trials
 _attempts          the attempts of trials on it
-_way_back          how keepers on it reach the manager
+_callback_route    how keepers on it reach the manager
 _report_relay      passes reports that come through the agent on to the manager
 _tunnel            the gate of the tunnel: lets only keepers through
 _tunnel_request    the requests of keepers through it

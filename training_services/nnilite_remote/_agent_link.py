@@ -24,7 +24,7 @@ from paramiko.ssh_exception import SSHException
 from nnilite.records import Json
 from nnilite.services.bootstrap import file_digest
 from nnilite.services.keeper_events import count_values
-from nnilite.ssh.errors import LinkLost, MachineError, NotThere, OutcomeUnknown, RunsWindows, get_error_text
+from nnilite.ssh.errors import LinkLost, MachineError, OutcomeUnknown, RemoteFileMissing, RunsWindows, get_error_text
 from nnilite_remote._worker import program
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class AgentStream:
             if nonce.encode() in line:
                 answer = _parse_bounded_json(line[line.index(b"{") :])
                 if "error" in answer:
-                    raise (NotThere if answer.get("missing") is True else MachineError)(str(answer["error"]))
+                    raise (RemoteFileMissing if answer.get("missing") is True else MachineError)(str(answer["error"]))
                 answer["nonce"] = nonce
                 return dict(answer)
             noise += line

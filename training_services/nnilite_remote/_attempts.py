@@ -12,7 +12,7 @@ from nnilite.services.bootstrap import file_digest
 from nnilite.services.keeper_folder import copied_events
 from nnilite.services.slots import SlotTerms
 from nnilite.ssh.download import save, save_stream_below, unpack_stream
-from nnilite.ssh.errors import NotThere
+from nnilite.ssh.errors import RemoteFileMissing
 from nnilite_remote._agent_answers import read_files, read_piece, read_start, read_trace
 from nnilite_remote._machine_session import TRANSFER_S, MachineSession
 
@@ -74,7 +74,7 @@ class Attempts:
         """Return the files in an attempt's folder."""
         found = read_files(await self._session.ask("files", directory=directory))
         if found is None:
-            raise NotThere(f"the folder {directory} is gone")
+            raise RemoteFileMissing(f"the folder {directory} is gone")
         return listed(found)
 
     async def fetch_file(self, directory: str, name: str, target: Path, most_bytes: int) -> None:

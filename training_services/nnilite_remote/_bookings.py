@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nnilite.errors import ServiceError, describe_os_error
-from nnilite.services.worker_side import open_ordinary, write_private
+from nnilite.services.worker_side import open_regular, write_private
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Bookings:
     def load(self) -> None:
         """Load the bookings of an earlier manager. Raises: ServiceError if they cannot be read now."""
         try:
-            with open_ordinary(str(self._place)) as file:
+            with open_regular(str(self._place)) as file:
                 found = json.load(file)
             self._bookings = {_name(job): _booking(fields) for job, fields in found.items()}
         except FileNotFoundError:

@@ -25,7 +25,7 @@ from nnilite.errors import Conflict, NniliteError, NoCapacity, ServiceError, des
 from nnilite.records import Json
 from nnilite.service import Handle, Job, JobState, JobStatus
 from nnilite.services.node_places import nodes_of_job
-from nnilite.services.worker_side import open_ordinary, write_private
+from nnilite.services.worker_side import open_regular, write_private
 from nnilite_remote._bookings import Booking, Bookings
 from nnilite_remote._machine import Machine
 from nnilite_remote._machine_choice import Choice
@@ -106,7 +106,7 @@ class ElasticJobs:
     def load(self) -> None:
         """Load what an earlier manager has noted. Raises: ServiceError if it cannot be read now."""
         try:
-            with open_ordinary(str(self._place)) as file:
+            with open_regular(str(self._place)) as file:
                 found = json.load(file)
             for name, noted in found.items():
                 job, number = _read_job(name, noted["job"]), noted["next"]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from nnilite.errors import NoCapacity
 from nnilite.services.task_ends import end_tasks
-from nnilite.ssh.errors import MachineError, NoRoomHere
+from nnilite.ssh.errors import LocalDiskFull, MachineError
 from nnilite_remote._machine import Machine
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class HostCheckpoints:
         try:
             await source.attempts.give_checkpoints(trace.directory, archive)
             await target.attempts.take_checkpoints(trial, trace.checkpoint or 0, archive)
-        except NoRoomHere as error:  # until somebody makes room; without them, hours of work may be lost
+        except LocalDiskFull as error:  # until somebody makes room; without them, hours of work may be lost
             self._tries.pop(trial, None)
             reason = f"its checkpoints cannot be brought from {source.title} to {target.title}: {error}"
             log.warning("trial %s waits: %s", trial, reason)

@@ -27,10 +27,10 @@ from nnilite.services.gpu import Gpu
 from nnilite.ssh.errors import LinkLost, MachineError
 from nnilite_remote._agent_answers import read_gpus, read_use
 from nnilite_remote._attempts import Attempts
+from nnilite_remote._callback_route import CallbackRoute
 from nnilite_remote._config import MachineConfig, RemoteConfig
 from nnilite_remote._machine_preload import MachinePreload
 from nnilite_remote._machine_session import MachineSession
-from nnilite_remote._way_back import WayBack
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Machine:
         self._session = MachineSession(config, service, self.away)
         self.attempts = Attempts(self._session)
         self._preload = MachinePreload(self._session, supply.preload)
-        self.way_back = WayBack(self._session, supply.manager, supply.manager_socket, service.nni_manager_ip)
+        self.way_back = CallbackRoute(self._session, supply.manager, supply.manager_socket, service.nni_manager_ip)
 
     @property
     def title(self) -> str:

@@ -155,7 +155,7 @@ class MachineSession:
         finally:
             stream.close()
 
-    async def open_way_back(self, ports: Sequence[int], admit: Callable[[Any], None]) -> int:
+    async def open_callback_route(self, ports: Sequence[int], admit: Callable[[Any], None]) -> int:
         """Have the machine's sshd listen on its loopback, at the first free one of `ports` (0: any); return the port.
 
         Each connection there calls `admit` with its channel, in a thread. Raises: MachineError.
@@ -179,7 +179,7 @@ class MachineSession:
 
 
 def open_tunnel(transport: paramiko.Transport, ports: Sequence[int], admit: Callable[[Any], None]) -> int:
-    """Have the other end listen on its loopback; return the port. It blocks; see `MachineSession.open_way_back`."""
+    """Have the other end listen on its loopback; return the port. Blocks; see `MachineSession.open_callback_route`."""
     # For the connections that come by the tunnel. Those that are opened from here say how much they want.
     transport.default_window_size = WINDOW_BYTES
 

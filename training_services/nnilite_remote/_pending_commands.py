@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nnilite.errors import ServiceError, describe_os_error
 from nnilite.service import Handle
-from nnilite.services.worker_side import open_ordinary, write_private
+from nnilite.services.worker_side import open_regular, write_private
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class PendingCommands:
     def load(self) -> None:
         """Load the commands of an earlier manager. Raises: ServiceError if they cannot be read now."""
         try:
-            with open_ordinary(str(self._place)) as file:
+            with open_regular(str(self._place)) as file:
                 found = json.load(file)
             self._commands = {(what, *_names(what, handle)): handle for what, handle in found}
         except FileNotFoundError:

@@ -34,7 +34,7 @@ from nnilite.services.node_places import ELASTIC_LAUNCHERS, LAUNCHERS, nodes_of_
 from nnilite.services.preloading import make_order
 from nnilite.services.section_fields import gpus_of
 from nnilite.services.slots import SlotTerms
-from nnilite.ssh.errors import MachineError, NotThere, OutcomeUnknown
+from nnilite.ssh.errors import MachineError, OutcomeUnknown, RemoteFileMissing
 from nnilite.units import HIDDEN
 from nnilite_remote._bookings import Booking, Bookings
 from nnilite_remote._config import IGNORED, RemoteConfig
@@ -427,7 +427,7 @@ def _name_machine(machine: Machine) -> Iterator[None]:
     """Name the machine in errors about a trial's files there. Raises: NotFound, ServiceError."""
     try:
         yield
-    except NotThere as error:
+    except RemoteFileMissing as error:
         raise NotFound(f"{machine.title}: {error}") from error
     except MachineError as error:
         raise ServiceError(f"{machine.title}: {error}") from error

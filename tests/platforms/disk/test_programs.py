@@ -72,7 +72,7 @@ def test_reports_that_stay_unreadable_are_given_up_and_that_is_said(
     monkeypatch.setattr(outbox, "_PATIENCE_S", 0.05)
     folder = Folder(str(tmp_path / "0"))
     folder.create()
-    monkeypatch.setattr("nnilite._keeper.spool.open_ordinary", unreadable)
+    monkeypatch.setattr("nnilite._keeper.spool.open_regular", unreadable)
     box = outbox.Outbox(folder, {})
     box.closed, box.exited = True, {"type": "exit", "message": ""}
     why = os.strerror(errno.EIO)

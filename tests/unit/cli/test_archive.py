@@ -136,10 +136,10 @@ def test_folders_that_lie_too_deep_to_be_read_are_left_out(
 def test_a_copy_runs_again_what_still_ran_and_does_not_touch_the_job_of_the_first(saved: Path) -> None:
     assert load(saved) == 0
     with contextlib.closing(Store.open(registry.find("abcd").directory / "nnilite.sqlite")) as store:
-        (live,) = store.recall.snapshot(True).live
+        (live,) = store.resume_reader.snapshot(True).live
         assert (live.trial.state.value, live.trial.attempt, live.trial.started) == ("WAITING", 1, None)
         assert (live.trial.service, live.trial.attributes) == ("", {})
-        known = store.recall.attempt("runs1", 0)
+        known = store.resume_reader.attempt("runs1", 0)
         assert known is not None
         assert (known[1].state, known[1].handle) == ("LOST", None)
 

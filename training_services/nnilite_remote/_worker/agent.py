@@ -17,24 +17,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from nnilite.services.slots import SlotAllocator, SlotTerms, SlotTrouble
+from nnilite.services.slots import SlotAllocator, SlotError, SlotTerms
 from nnilite.services.worker_side import (
     DELIVERY_S,
     MOST_DELIVERIES,
     TAKEN_CARE_OF,
+    FolderHangs,
     FolderLook,
     FolderLooks,
     HostMeter,
     LookResult,
-    NotOrdinary,
-    SlowFolder,
+    NotRegularFile,
     boot_id,
     deliver_command,
     end_state,
     is_folder_there,
     is_laid_by_others,
     is_there,
-    open_ordinary,
+    open_regular,
     read_json,
     remove_tree,
     write_private,
@@ -202,7 +202,7 @@ class Agent:
     def _holds_slot(self, path: Path) -> bool | None:
         try:
             return cast("bool | None", self._looks.look(str(path), "slot", HostedAttempt.at(str(path)).runs))
-        except SlowFolder:  # what it has stays its own
+        except FolderHangs:  # what it has stays its own
             return True
 
     def _status(self, attempt: HostedAttempt) -> dict[str, Any]:
@@ -256,7 +256,7 @@ class Agent:
         """Send SIGTERM to the keeper, unless the trial has ended: a second one would cut the delivery short."""
         attempt = HostedAttempt(request["job"])
         ended = None
-        with contextlib.suppress(SlowFolder):  # its keeper hears of it all the same
+        with contextlib.suppress(FolderHangs):  # its keeper hears of it all the same
             ended = self._looks.look(attempt.path, "exit", attempt.files.exited)
         if ended is None:
             self._keepers.press_later(attempt)
@@ -281,13 +281,13 @@ class Agent:
         path = os.path.join(request["directory"], *request["name"].split("/"))
 
         def read() -> bytes:
-            with open_ordinary(path) as file:
+            with open_regular(path) as file:
                 file.seek(request["offset"])
                 return file.read(min(request["limit"], _READ_LIMIT_BYTES))
 
         try:
             data = self._looks.look(request["directory"], "", read)
-        except (FileNotFoundError, NotOrdinary):
+        except (FileNotFoundError, NotRegularFile):
             return {"data": None}
         return {"data": base64.b64encode(data).decode("ascii")}
 
@@ -397,7 +397,7 @@ def _take_slot(slots: SlotAllocator, spec: dict[str, Any], terms: dict[str, Any]
     """Return the experiment that the job waits for; "" if it has a slot, or needs none. Raises: WorkerRefusal."""
     try:
         return slots.book(spec["job"], Path(spec["directory"]), SlotTerms(**terms))
-    except SlotTrouble as trouble:
+    except SlotError as trouble:
         raise WorkerRefusal(str(trouble)) from trouble
 
 

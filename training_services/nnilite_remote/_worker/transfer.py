@@ -13,7 +13,14 @@ import tarfile
 import time
 from typing import Any, BinaryIO, Callable, cast
 
-from nnilite.services.worker_side import FOLDER, EnclosedFolder, NotOrdinary, UnsafeName, fetch_command, is_folder_there
+from nnilite.services.worker_side import (
+    FOLDER,
+    EnclosedFolder,
+    NotRegularFile,
+    UnsafeName,
+    fetch_command,
+    is_folder_there,
+)
 from nnilite_remote._worker.processes import NotHere, WorkerRefusal, make_folder
 
 _CHUNK_BYTES = 1 << 20
@@ -176,7 +183,7 @@ def send_file(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -
                     break
                 left -= len(chunk)
                 sys.stdout.buffer.write(chunk)
-    except (FileNotFoundError, NotOrdinary, UnsafeName) as error:
+    except (FileNotFoundError, NotRegularFile, UnsafeName) as error:
         raise NotHere("there is no file %s (any more)" % name) from error
     sys.stdout.buffer.flush()
 

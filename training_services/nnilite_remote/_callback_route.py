@@ -15,7 +15,7 @@ from nnilite_remote._tunnel import TunnelGate
 _REACH_S = 5
 
 
-class WayBack:
+class CallbackRoute:
     """The address of the manager as seen from one machine. It is determined with each connection.
 
     It is written to a file on the machine, so that keepers of earlier connections find the manager again.
@@ -50,7 +50,7 @@ class WayBack:
         else:
             # On the same port as before, if that is free: then keepers need not even look for the new address.
             ports = list(dict.fromkeys((self._port, 0)))
-            self._port = await self._session.open_way_back(ports, self._gate.admit)
+            self._port = await self._session.open_callback_route(ports, self._gate.admit)
             self.address = f"http://127.0.0.1:{self._port}"
         await self._session.ask("callback", url=self.address, relayed=not self._direct)
 

@@ -14,7 +14,7 @@ import pytest
 import nnilite
 from nnilite import Experiment, Search, integrations, plot, space
 from nnilite._plugins import lookup
-from nnilite._plugins.names_elsewhere import _TABLES, find_meant
+from nnilite._plugins.name_synonyms import _TABLES, find_meant
 from nnilite.errors import ConfigError, Conflict, NniliteError, PluginError
 from nnilite.records import Trial, TrialState
 

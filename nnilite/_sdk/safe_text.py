@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def show_value(value: Any, most: int = 120) -> str:
+def safe_repr(value: Any, most: int = 120) -> str:
     """Return at most so many characters of a value as Python writes it.
 
-    >>> show_value([1, 2])
+    >>> safe_repr([1, 2])
     '[1, 2]'
-    >>> show_value("a" * 50, 20)
+    >>> safe_repr("a" * 50, 20)
     "'aaaaaaaaaaaaaaaa..."
     """
     try:
@@ -25,18 +25,18 @@ def show_value(value: Any, most: int = 120) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def show_error(error: BaseException) -> str:
+def safe_error_text(error: BaseException) -> str:
     """Return an exception as the last line of a traceback has it.
 
-    >>> show_error(KeyError("x"))
+    >>> safe_error_text(KeyError("x"))
     "KeyError: 'x'"
-    >>> show_error(AssertionError())
+    >>> safe_error_text(AssertionError())
     'AssertionError'
     """
-    return ": ".join(filter(None, (type(error).__name__, show_message(error))))
+    return ": ".join(filter(None, (type(error).__name__, safe_message(error))))
 
 
-def show_message(error: BaseException) -> str:
+def safe_message(error: BaseException) -> str:
     """Return the text of an exception."""
     try:
         return str(error)

@@ -21,7 +21,7 @@ _UNENDED = "('WAITING', 'RUNNING', 'UNKNOWN')"
 _ATTEMPTS = f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE a.trial = ? "
 
 
-class Recall:
+class ResumeReader:
     """Answers questions of those who write a database. All methods block, and one thread at a time may call them."""
 
     def __init__(self, file: DatabaseFile) -> None:

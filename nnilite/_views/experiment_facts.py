@@ -11,7 +11,7 @@ from nnilite.records import ExperimentLimits, ExperimentState, Json, Trial, Tria
 
 
 @dataclass(frozen=True)
-class About:
+class ExperimentFacts:
     """The facts that do not change while a manager runs."""
 
     id: str

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnilite._functions.function_run import FunctionRun, change_limits, duration_s, prepare, running
-from nnilite._functions.places import RunsOn, config_on
+from nnilite._functions.run_targets import RunsOn, config_on
 from nnilite._running.manager_connection import Unreachable
 from nnilite._search.plan import Plan
 from nnilite._search.progress import SearchProgress
@@ -24,7 +24,7 @@ _TRIALS = 100
 
 
 @dataclass(frozen=True)
-class RunPlace:
+class RunTarget:
     """Where and how a search runs: see `Search.run`. None: as the config says, or by default."""
 
     on: RunsOn
@@ -39,7 +39,7 @@ class RunPlace:
 
 
 def run(
-    where: RunPlace,
+    where: RunTarget,
     function: Callable[..., Any],
     plan: Plan,
     known: Sequence[Trial],
@@ -86,7 +86,7 @@ def run(
         raise NniliteError(f"{profile['reason']}. `nnictl view {experiment.id}` shows its trials.".replace("..", "."))
 
 
-def config_of(where: RunPlace, plan: Plan) -> ExperimentConfig:
+def config_of(where: RunTarget, plan: Plan) -> ExperimentConfig:
     """Return the config of the search. Raises: ConfigError, Conflict."""
     config = config_on(where.on)
     plan.fill(config)

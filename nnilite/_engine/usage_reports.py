@@ -14,7 +14,7 @@ _SPARE = 16
 
 
 @dataclass(frozen=True)
-class LastUse:
+class UsageReport:
     """The last report on an attempt's use, and when it came, in seconds since the epoch."""
 
     attempt: int
@@ -22,24 +22,24 @@ class LastUse:
     time: float
 
 
-class TrialUses:
+class UsageReports:
     """The last reports on all running trials. `live` are the trials that the rules have, by id."""
 
     def __init__(self, live: Mapping[str, Live]) -> None:
         self._live = live
-        self._last: dict[str, LastUse] = {}
+        self._last: dict[str, UsageReport] = {}
 
     def record(self, key: JobKey, used: Used, now: float) -> None:
         """Keep a keeper's report, which has passed the gate."""
         trial, attempt = key
-        self._last[trial] = LastUse(attempt, used, now)
+        self._last[trial] = UsageReport(attempt, used, now)
         if len(self._last) > len(self._live) + _SPARE:
             self._last = self.list_current(now)
 
-    def list_current(self, now: float) -> dict[str, LastUse]:
+    def list_current(self, now: float) -> dict[str, UsageReport]:
         """Return the current use of each running trial, as far as its present attempt reported it recently."""
         return {trial: last for trial, last in self._last.items() if self._is_true(trial, last, now)}
 
-    def _is_true(self, trial: str, last: LastUse, now: float) -> bool:
+    def _is_true(self, trial: str, last: UsageReport, now: float) -> bool:
         live = self._live.get(trial)
         return live is not None and live.trial.attempt == last.attempt and now - last.time < _FORGOTTEN_AFTER_S

@@ -27,7 +27,7 @@ _NO_CONFIGS = {
 }
 
 
-class GivenFields(NamedTuple):
+class ExplicitFields(NamedTuple):
     """The fields that are set, by their names in the file, and where they come from."""
 
     values: Mapping[str, Any]
@@ -36,7 +36,7 @@ class GivenFields(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def read_file(path: str | Path, kind: type) -> GivenFields:
+def read_file(path: str | Path, kind: type) -> ExplicitFields:
     """Read a file with the fields of a config class. Raises: ConfigError."""
     from nnilite.config.text import read_yaml
 
@@ -63,7 +63,7 @@ def _find_near(file: Path) -> str:
     return str(file.with_name(near[0])) if near else ""
 
 
-def read_mapping(data: Any, source: ConfigSource, base: Path, kind: type) -> GivenFields:
+def read_mapping(data: Any, source: ConfigSource, base: Path, kind: type) -> ExplicitFields:
     """Return the fields in `data`, which may be in NNI's older format. Raises: ConfigError."""
     if not isinstance(data, Mapping):
         raise ConfigError("is not a mapping of fields such as `trialCommand: python3 trial.py`", Place(source.file))
@@ -75,7 +75,7 @@ def read_mapping(data: Any, source: ConfigSource, base: Path, kind: type) -> Giv
         unset = _v1_tables.list_older_places(data.get("trainingService"))
         source = ConfigSource(source.file, source.root, converted.origins, _v1_tables.list_older_names(), unset)
     _check_names(kind, data, source, base)
-    return GivenFields(data, source, base, warnings)
+    return ExplicitFields(data, source, base, warnings)
 
 
 def _check_names(kind: type, data: Mapping[str, Any], source: ConfigSource, base: Path) -> None:

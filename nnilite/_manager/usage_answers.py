@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from nnilite._answers.queries import TrialUse
 from nnilite._engine.live_trial import Live
-from nnilite._engine.trial_uses import LastUse
+from nnilite._engine.usage_reports import UsageReport
 from nnilite.records import Host, Json
 
 
-def show_uses(known: Mapping[str, LastUse], live: Mapping[str, Live], hosts: Iterable[Host]) -> dict[str, TrialUse]:
+def show_uses(known: Mapping[str, UsageReport], live: Mapping[str, Live], hosts: Iterable[Host]) -> dict[str, TrialUse]:
     """Return the use by trial.
 
     A keeper reports which GPUs its trial has; their load is known from the service anyway.
@@ -24,5 +24,5 @@ def show_uses(known: Mapping[str, LastUse], live: Mapping[str, Live], hosts: Ite
     return found
 
 
-def _select_used(last: LastUse, gpus: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
+def _select_used(last: UsageReport, gpus: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
     return [gpu for gpu in gpus if gpu.get("index") in last.used.gpus]

@@ -14,7 +14,7 @@ from nnilite.tuner import Call
 _MOST_ASKED = 50
 
 
-class Asking:
+class TunerRequests:
     """The part of the rules for the tuner."""
 
     def __init__(self, state: State, recorder: Recorder, ends: Ends, submissions: Submissions) -> None:

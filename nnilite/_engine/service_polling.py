@@ -20,7 +20,7 @@ from nnilite.service import Job, JobState, JobStatus, TrainingService
 log = logging.getLogger(__name__)
 
 
-class EngineInbox(Protocol):
+class EngineInterface(Protocol):
     """What the service caller needs of the engine."""
 
     @property
@@ -53,14 +53,14 @@ class EngineInbox(Protocol):
         """Return whether new events of this attempt came in the last few seconds."""
 
 
-class ServiceLooks:
+class ServicePoller:
     """Polls the service, and hands the statuses to the rules, each after the events that came before it."""
 
     def __init__(
         self,
         service: TrainingService,
         choice: ServiceChoice,
-        inbox: EngineInbox,
+        inbox: EngineInterface,
         job: Callable[[Trial, Attempt], Job],
         reader: ReportReader,
         follow: Collection[str],

@@ -45,7 +45,7 @@ class Message:
     data: dict[str, Json]
 
 
-class NewsReader:
+class WebhookEventReader:
     """Reads one experiment's database. No transaction is open while a message is sent."""
 
     def __init__(self, database: Path, experiment: str, name: str, maximize: bool) -> None:

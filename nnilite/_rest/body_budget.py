@@ -17,7 +17,7 @@ JOB_BYTES = 2 * BODY_MAX  # a batch, and the one that its keeper has abandoned m
 ALL_BYTES = 8 * BODY_MAX  # several times what is committed before keepers give up waiting
 
 
-class BodyRoom:
+class BodyBudget:
     """Counts the bytes of bodies that are read or handled."""
 
     def __init__(self) -> None:
@@ -25,9 +25,9 @@ class BodyRoom:
         self._all = 0
 
     @contextmanager
-    def hold(self) -> Iterator[BodyHold]:
+    def hold(self) -> Iterator[BodyReservation]:
         """Give back, at the end of the block, what was added in it."""
-        hold = BodyHold(self)
+        hold = BodyReservation(self)
         try:
             yield hold
         finally:
@@ -49,10 +49,10 @@ class BodyRoom:
             del self._taken[job]
 
 
-class BodyHold:
+class BodyReservation:
     """What one request has of the room."""
 
-    def __init__(self, room: BodyRoom) -> None:
+    def __init__(self, room: BodyBudget) -> None:
         self.job = ""
         self.size = 0
         self._room = room

@@ -13,7 +13,7 @@ from pathlib import Path
 from nnilite.errors import ServiceError, describe_os_error
 
 
-class Intents:
+class SubmissionJournal:
     """The notes of one experiment. All methods block, and raise: ServiceError if the disk is in trouble."""
 
     def __init__(self, folder: Path) -> None:
