@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from nnilite._cli import trial_names
 from nnilite._experiments import registry
@@ -16,7 +17,7 @@ from nnilite._running import managers
 from nnilite._running.launch import ManagerOptions
 from nnilite._running.manager_client import Client
 from nnilite._running.reading import opened
-from nnilite.errors import ConfigError, NotFound
+from nnilite.errors import ConfigError, Conflict, NotFound
 
 
 def read_manager_options(options: argparse.Namespace) -> ManagerOptions:
@@ -57,11 +58,29 @@ def find_with_folder(options: argparse.Namespace) -> RegistryEntry:
     if options.folder is None:
         return find(options, read_only=True)
     # NNI's option names the folder that has the experiments; people also give the folder of the experiment itself.
-    inner = options.folder / options.id
-    entry = registry.at(inner if inner.is_dir() else options.folder)
-    if not entry.id.startswith(options.id):
-        raise NotFound(f"The experiment in {options.folder} is {entry.id}, not {options.id}.")
+    folder = _find_below(options.folder, options.id) or options.folder
+    is_of_nnilite = (folder / "config.json").is_file()
+    # Before it is registered under a name that nobody has asked for.
+    entry = None if is_of_nnilite and not folder.name.startswith(options.id) else registry.at(folder)
+    known = folder.name if entry is None else entry.id
+    if entry is None or not known.startswith(options.id):
+        cure = (
+            "the id is the name of the folder, so rename the folder, or write that" if is_of_nnilite else "write that"
+        )
+        raise NotFound(f"The experiment in {folder} has the id {known}, not {options.id}; {cure}.")
     return entry
+
+
+def _find_below(folder: Path, experiment: str) -> Path | None:
+    """Return the folder of an experiment with this id, or its start, among those in a folder. Raises: Conflict."""
+    if not registry.is_id(experiment):
+        return None
+    if (folder / experiment).is_dir():
+        return folder / experiment
+    found = [one for one in folder.glob(f"{experiment}*") if (one / "config.json").is_file()]
+    if len(found) > 1:
+        raise Conflict(f"'{experiment}' is the start of several ids: {', '.join(sorted(one.name for one in found))}.")
+    return found[0] if found else None
 
 
 @contextmanager

@@ -19,6 +19,10 @@ _NO_SUCH = {
         f"trial {word}": "`nnictl log stdout` and `nnictl log stderr` show a trial's output" for word in ("log", "logs")
     },
     **{f"experiment {word}": "it is `nnictl experiment delete`" for word in ("rm", "remove")},
+    **{
+        f"update {word}": "it stays as at the start; a new experiment learns from this one by `searchFrom: [ID]`"
+        for word in ("tuner", "assessor", "command", "trialcommand", "config", "code")
+    },
     "trial export": "`nnictl experiment export` writes the results of all trials",
     **{f"experiment {word}": f"it is `nnictl {word}`" for word in ("create", "resume", "stop", "update", "view")},
     **{f"trial {word}": "it is `nnictl trial remark`" for word in ("tag", "tags", "note", "comment", "label")},
@@ -30,7 +34,10 @@ _NO_SUCH = {
     "log dispatcher": "the output of the tuner is in `nnictl log stderr`",
 }
 """What to use instead of commands that users look for in a group."""
-_NO_OPTIONS = {"nnictl create": "fields such as maxTrialNumber are written in the configuration file"}
+_NO_OPTIONS = {
+    "nnictl create": "fields such as maxTrialNumber are written in the configuration file",
+    "nnictl resume": "it has the configuration of its start, and `nnictl update` changes limits and search space",
+}
 """Where stands what users look for among the options of a command."""
 _OPTIONS_OF_IDS = ("--id", "-i", "--experiment_id", "--experiment-id", "--trial_id", "--trial-id")
 

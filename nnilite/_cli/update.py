@@ -80,6 +80,9 @@ def search_space(options: argparse.Namespace) -> None:
     space, _ = read_space(options.filename)
     if not isinstance(space, dict):
         raise ConfigError("is no search space: write an object of parameters", Place(str(options.filename)))
+    inner = space.get("searchSpace")
+    if isinstance(inner, dict) and "_type" not in inner:  # the configuration of an experiment
+        space = inner
     with access.running(options) as manager:
         profile = manager.update(searchSpace=space)
     if options.json:

@@ -52,6 +52,7 @@ UNREADABLE = "UNREADABLE"
 UNKNOWN = "UNKNOWN"
 """Shown in place of a state if the manager has died: its trials may still run."""
 
+_HAS_LINK_OR_NONE = {errno.EEXIST, errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
 _FINAL = {state.value for state in (ExperimentState.STOPPED, ExperimentState.DONE, ExperimentState.ERROR)}
 _WITH_TRIALS = {state.value for state in ExperimentState} - _FINAL - {ExperimentState.VIEWED.value}
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
@@ -303,8 +304,16 @@ def make_folders(directory: Path) -> None:
     for name in FOLDERS:
         (directory / name).mkdir(mode=0o700, exist_ok=True)
     for name, target in NNI_LOGS.items():
-        with contextlib.suppress(FileExistsError):
-            (directory / "log" / name).symlink_to(target)
+        _add_link(log / name, target)
+
+
+def _add_link(place: Path, target: str) -> None:
+    """Add NNI's name of a log, unless the file system has no links, as FAT and exFAT. Raises: OSError."""
+    try:
+        place.symlink_to(target)
+    except OSError as error:
+        if error.errno not in _HAS_LINK_OR_NONE:
+            raise
 
 
 @contextlib.contextmanager
@@ -409,7 +418,10 @@ def _add_manager_state(entry: RegistryEntry) -> RegistryEntry:
     except UnreadableFile as error:
         return replace(entry, state=UNREADABLE, damage=str(error))
     if is_gone:
-        forgets = f"`nnictl experiment delete {entry.id}` forgets the experiment"
+        forgets = (
+            f"`nnictl view {entry.id} -e FOLDER` opens it where it is now, and `nnictl experiment delete {entry.id}` "
+            "forgets the experiment"
+        )
         return replace(entry, state=DAMAGED, damage=f"{directory} is gone (deleted, moved or not mounted); {forgets}.")
     try:
         manager, is_search = read_manager(directory), search_folder.is_search(directory)

@@ -46,7 +46,7 @@ def results(source: str) -> list[Json]:
         return _collect_from_folder(path)
     if is_file:
         return read_results(path)
-    if "/" in source:
+    if "/" in source or path.suffix.lower() in (".json", ".csv"):
         raise NotFound(f"there is no experiment folder or file {source!r}")
     entry = registry.find(source, read_only=True)
     return _of_nni(entry.origin, entry.directory) if entry.origin else read_succeeded(entry.directory / FILE_NAME)
@@ -55,6 +55,8 @@ def results(source: str) -> list[Json]:
 def read_results(path: Path) -> list[Json]:
     """Return the results in a JSON file that was exported. Raises: DamagedFile, UnreadableFile."""
     cure = "export the experiment again"
+    if path.suffix.lower() == ".csv":
+        cure = "only JSON is read: `nnictl experiment export ID --type json -f results.json`"
     data = read_json_file(path, cure)
     if not isinstance(data, list) or not all(isinstance(item, dict) and "parameter" in item for item in data):
         raise DamagedFile(path, 'it is not a list of {"parameter": {...}, "value": ...}', cure)

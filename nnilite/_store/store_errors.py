@@ -16,6 +16,10 @@ _TRANSIENT = ("full", "disk I/O", "readonly", "unable to open")  # words of SQLi
 _WRITTEN_AT_ONCE = 65536  # bytes; more than a page of the database, or its frame in the log
 
 
+_ELSEWHERE = (
+    "its file system cannot share memory between programs: keep the experiment on another disk "
+    "(experimentWorkingDirectory)"
+)
 _FREE_SPACE = "free some disk space, then "
 
 
@@ -32,7 +36,10 @@ def translated(path: Path, *, retried: bool = False) -> Iterator[None]:
         if any(word in text for word in _TRANSIENT):
             is_full = "full" in text or _is_full(path)
             rest = ("it continues" if is_full else "retrying") if retried else "try again"
-            cure = _size_cure(path) or _files_cure() or (_FREE_SPACE if is_full else "") + rest
+            # Python 3.11 has the names of SQLite's codes.
+            no_log = not is_full and getattr(error, "sqlite_errorname", "").startswith("SQLITE_IOERR_SHM")
+            on_disk = _ELSEWHERE if no_log and not retried else (_FREE_SPACE if is_full else "") + rest
+            cure = _size_cure(path) or _files_cure() or on_disk
             raise StoreError(f"{path} cannot be written ({text}); {cure}", busy=True) from error
         # A table is missing, for example, or a text is not UTF-8.
         raise _make_damaged(path, error) from error

@@ -367,6 +367,14 @@ def test_a_limit_that_is_far_away_is_not_the_cause(store: Store, limit_files: Ca
         raise sqlite3.OperationalError("disk I/O error")
 
 
+def test_a_file_system_that_cannot_share_memory_is_named(store: Store) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = "SQLITE_IOERR_SHMOPEN"
+    with pytest.raises(StoreError, match="cannot share memory between programs: keep the experiment on another disk"):
+        with translated(store.path):
+            raise error
+
+
 def test_an_io_error_on_a_full_disk_is_a_full_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     room = SimpleNamespace(f_bavail=4, f_frsize=4096)
     monkeypatch.setattr(os, "statvfs", lambda _: room)

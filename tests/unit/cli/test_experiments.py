@@ -338,6 +338,14 @@ def test_a_file_that_is_no_search_space_is_named(
     assert "program.yaml: is no search space: write an object of parameters" in capsys.readouterr().err
 
 
+def test_the_search_space_of_a_whole_configuration_is_taken(make: Make, manager: StandIn, tmp_path: Path) -> None:
+    make("abcd")
+    (tmp_path / "config.yaml").write_text("trialCommand: x\nsearchSpace:\n  y: {_type: choice, _value: [1]}\n")
+    manager.says("PATCH /experiment", PROFILE)
+    assert run(["update", "searchspace", "-f", str(tmp_path / "config.yaml")]) == 0
+    assert json.loads(manager.asked[-1].body) == {"searchSpace": {"y": {"_type": "choice", "_value": [1]}}}
+
+
 def test_an_empty_id_names_no_experiment(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     make("abcd", running=False)
     assert run(["experiment", "delete", "", "-y"]) == 3

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
+import errno
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from nnilite._cli import access
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._experiments.documents import write_json
+from nnilite._manager import search_from
+from nnilite.errors import Conflict, DamagedFile, NotFound
 from stand_in_manager import Make
 
 
@@ -149,3 +155,66 @@ def test_a_found_folder_with_an_odd_config_is_listed_without_name_and_platform(
     (whole / "config.json").write_text(config)
     [entry] = registry.entries()
     assert (entry.name, entry.platform) == ("", "")
+
+
+@pytest.fixture
+def moved(make: Make, tmp_path: Path) -> Callable[[str, str], Path]:
+    """Moves the folder of a new experiment out of the home."""
+
+    def move(experiment: str, place: str) -> Path:
+        folder = make(experiment, running=False)
+        write_json(folder / "config.json", {})
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        return folder.rename(tmp_path / place)
+
+    return move
+
+
+def test_an_experiment_that_was_moved_opens_by_the_start_of_its_id_and_its_folder_or_the_one_around(
+    moved: Callable[[str, str], Path],
+) -> None:
+    place = moved("abcd1234", "data/abcd1234")
+    for folder in (place.parent, place):
+        assert access.find_with_folder(argparse.Namespace(folder=folder, id="abc")).directory == place
+
+
+def test_an_experiment_whose_folder_has_another_name_is_answered_with_the_id_that_it_has_now(
+    moved: Callable[[str, str], Path],
+) -> None:
+    place = moved("abcd1234", "best")
+    with pytest.raises(NotFound, match=r"has the id best, not abcd; write that, or rename the folder"):
+        access.find_with_folder(argparse.Namespace(folder=place, id="abcd"))
+    assert [entry.id for entry in registry.entries()] == ["abcd1234"]
+
+
+def test_an_id_that_begins_several_in_a_folder_is_refused(moved: Callable[[str, str], Path], tmp_path: Path) -> None:
+    for name in ("abcd1234", "abcd5678"):
+        moved(name, name)
+    with pytest.raises(Conflict, match="'abcd' is the start of several ids: abcd1234, abcd5678"):
+        access.find_with_folder(argparse.Namespace(folder=tmp_path, id="abcd"))
+
+
+@pytest.mark.parametrize("name", ["ENOSYS", "EPERM", "EOPNOTSUPP"])
+def test_a_file_system_without_links_has_experiments_without_nni_s_names_of_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As exFAT and FAT."""
+
+    def fail(place: Path, target: str) -> None:
+        raise OSError(getattr(errno, name), "no links", str(place))
+
+    monkeypatch.setattr(Path, "symlink_to", fail)
+    registry.make_folders(tmp_path)
+    assert list((tmp_path / "log").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [("gone.json", "there is no experiment folder or file"), ("results.csv", "only JSON is read: `nnictl experiment")],
+)
+def test_a_file_of_results_that_cannot_be_learned_from_is_answered_with_how_to_write_one(
+    tmp_path: Path, name: str, cure: str
+) -> None:
+    (tmp_path / "results.csv").write_text("x,reward\n0.5,1\n")
+    with pytest.raises((NotFound, DamagedFile), match=cure):
+        search_from.results(str(tmp_path / name) if (tmp_path / name).exists() else name)
