@@ -354,7 +354,7 @@ class Experiment:
     def connect(cls, port: int = 8080, *, url: str | None = None, token: str | None = None) -> Experiment:
         """Attach to an experiment that runs already: on this machine by its port, elsewhere by `url` and `token`."""
         experiment = cls()
-        entry = next((one for one in registry.everything() if one.alive and one.port == port), None)
+        entry = next((one for one in registry.list_all() if one.alive and one.port == port), None)
         if url is None and entry is not None:
             experiment._attach(entry, keep=True)
             return experiment
@@ -545,7 +545,7 @@ class Experiment:
 
     def get_all_experiments_metadata(self) -> list[dict[str, Any]]:
         """Return what this machine knows of all its experiments."""
-        return [nni_records.metadata(entry) for entry in registry.everything()]
+        return [nni_records.metadata(entry) for entry in registry.list_all()]
 
     def export_data(self) -> list[TrialResult]:
         """Return parameters and final metric of all succeeded trials."""
@@ -654,7 +654,7 @@ class Experiment:
 
     def has_checkpoint(self) -> bool:
         """Return whether this machine knows an experiment of this id, which could be resumed."""
-        return any(entry.id == self.id for entry in registry.everything())
+        return any(entry.id == self.id for entry in registry.list_all())
 
     def load_checkpoint(self) -> None:
         """Replace the config by that of the experiment with this id."""

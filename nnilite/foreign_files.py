@@ -203,7 +203,7 @@ def _counter(taken: TakenFiles, room: DiskRoom, most_bytes: int | None = None) -
 
 def _write_member(member: TarMember, folder: EnclosedFolder, taken: TakenFiles, count: Callable[[int], None]) -> None:
     parts = parts_of(member.name)
-    if _is_in_place_of_output(parts, member.kind):
+    if _shadows_output(parts, member.kind):
         taken.left_out.append(member.name)
     elif member.kind == FOLDER:
         folder.make_folder(member.name)
@@ -223,7 +223,7 @@ def _write_member(member: TarMember, folder: EnclosedFolder, taken: TakenFiles, 
         folder.write(member.name, piece, member.mode, member.mtime_ns)
 
 
-def _is_in_place_of_output(parts: Sequence[str], kind: str) -> bool:
+def _shadows_output(parts: Sequence[str], kind: str) -> bool:
     """Return whether this would replace a file that the manager writes itself: a folder, or what is in it."""
     return bool(parts) and parts[0] in GROWING and (len(parts) > 1 or kind != FILE)
 
@@ -250,7 +250,7 @@ def copy_folder(source: Path, target: Path, *left_out: str) -> TakenFiles:
     with _opened(source) as here, EnclosedFolder(str(target), make=True) as there:
         for entry in here.walk(MOST_ENTRIES + 1, is_left_out, taken.unreadable.append):
             taken.count(entry.path, entry.kind, room)
-            if _is_in_place_of_output(parts_of(entry.path), entry.kind):
+            if _shadows_output(parts_of(entry.path), entry.kind):
                 taken.left_out.append(entry.path)
             elif entry.kind == FOLDER:
                 there.make_folder(entry.path)

@@ -12,12 +12,12 @@ from typing import NoReturn
 import nnilite_local  # noqa: F401 - the platform of most tests
 from forking_template import Template
 from nnilite._manager.__main__ import begin
-from nnilite._running.forked_process import go_on_as
+from nnilite._running.forked_process import run_in_copy
 
 
 def begin_manager(files: list[int], words: list[str]) -> NoReturn:
     heard, early_words, ready = files
-    go_on_as(lambda: begin([*words, str(ready)]), heard, early_words, ready)
+    run_in_copy(lambda: begin([*words, str(ready)]), heard, early_words, ready)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import nnilite_redis._command  # noqa: F401 - what `nnictl worker` imports once 
 from forking_template import Template
 from nnilite import _cli
 from nnilite._cli import nnictl, worker  # noqa: F401 - the same
-from nnilite._running.forked_process import go_on_as
+from nnilite._running.forked_process import run_in_copy
 
 
 def begin_worker(files: list[int], words: list[str]) -> NoReturn:
@@ -24,7 +24,7 @@ def begin_worker(files: list[int], words: list[str]) -> NoReturn:
         return _cli._main()
 
     [log] = files
-    go_on_as(run, os.open(os.devnull, os.O_RDONLY), log, log)
+    run_in_copy(run, os.open(os.devnull, os.O_RDONLY), log, log)
 
 
 if __name__ == "__main__":

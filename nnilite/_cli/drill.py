@@ -113,7 +113,7 @@ class Drill:
                 continue
             # Counted from the last moment, not from now, a slow manager does not lower the rate.
             due += self._chance.expovariate(self._rate)
-            trial = self._strike()
+            trial = self._interrupt_one()
             if trial is not None:
                 yield trial
 
@@ -124,7 +124,7 @@ class Drill:
             while self._clock() < end and self._manager.trial(trial)["attempts"][number]["ended"] is None:
                 self._wait(_LOOK_EVERY_S)
 
-    def _strike(self) -> dict[str, Any] | None:
+    def _interrupt_one(self) -> dict[str, Any] | None:
         running = self._manager.trials(states=[TrialState.RUNNING.value])
         # An interrupted attempt counts as running until its end is reported.
         found = [trial for trial in running if self.is_elastic or (trial["id"], trial["attempt"]) not in self.struck]

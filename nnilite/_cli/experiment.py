@@ -121,7 +121,7 @@ def _add_files(groups: Any) -> None:
 
 
 def show_list(options: argparse.Namespace) -> None:
-    entries = [entry for entry in registry.everything() if options.all or _is_listed(entry)]
+    entries = [entry for entry in registry.list_all() if options.all or _is_listed(entry)]
     _warn_of_trouble(entries)
     if options.json:
         screen.show_json([registry.as_json(entry) for entry in entries])

@@ -96,7 +96,7 @@ def run(arguments: Sequence[str]) -> int:
         try:
             parser = _make_parser(name)
         except NniliteError as error:  # a command whose arguments are a plugin's, and the plugin lacks something
-            complain(str(error))
+            print_error(str(error))
             return exit_code(error)
         if name is not None and name not in COMMANDS:
             parser.error(_unknown(name))
@@ -163,7 +163,7 @@ def _writing_help() -> Iterator[None]:
         _forget_output()
         sys.exit(DONE)
     except OSError as error:
-        complain(_sentence(error))
+        print_error(_sentence(error))
         sys.exit(ERROR)
 
 
@@ -187,7 +187,7 @@ def _carry_out(options: argparse.Namespace) -> int:
     except (NniliteError, OSError) as error:
         if options.debug:
             raise
-        complain(_sentence(error))
+        print_error(_sentence(error))
         return exit_code(error)
     return int(code or DONE)
 
@@ -205,7 +205,7 @@ def exit_code(error: Exception) -> int:
     return CONFLICT if isinstance(error, Conflict) else ERROR
 
 
-def complain(sentence: str) -> None:
+def print_error(sentence: str) -> None:
     """Print an error on stderr."""
     red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
     print(f"{red}ERROR:{plain} {printable(sentence)}", file=sys.stderr)
@@ -227,9 +227,11 @@ def _report_unexpected(kind: type[BaseException], error: BaseException, trace: T
 
     cure = find_cure(error) if isinstance(error, Exception) else ""
     if cure:
-        complain(f"This command cannot start a thread or a process: {error}{cure}")
+        print_error(f"This command cannot start a thread or a process: {error}{cure}")
         return
     if isinstance(error, MemoryError):
-        complain("There is not enough memory for this command; end other programs, or raise its limit (`ulimit -v`).")
+        print_error(
+            "There is not enough memory for this command; end other programs, or raise its limit (`ulimit -v`)."
+        )
         return
-    complain(f"This is a bug in nnilite: {kind.__name__}: {error}. `nnictl --debug ...` shows where.")
+    print_error(f"This is a bug in nnilite: {kind.__name__}: {error}. `nnictl --debug ...` shows where.")

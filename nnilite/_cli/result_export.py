@@ -160,9 +160,9 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
         attributes.update(dict.fromkeys(_attributes(row)))
     fixed = ["trialJobId", *states, "reward", *optional]
     return [
-        *_tell_apart(parameters, fixed, "parameter"),
+        *_disambiguate(parameters, fixed, "parameter"),
         *fixed,
-        *_tell_apart(metrics, [*fixed, *parameters], "metric"),
+        *_disambiguate(metrics, [*fixed, *parameters], "metric"),
         *attributes,
     ]
 
@@ -185,7 +185,7 @@ def cells(row: Row, optional: Iterable[str] = ()) -> dict[str, Any]:
     return {name: _cell(value) for name, value in (found | {name: texts[name] for name in optional}).items()}
 
 
-def _tell_apart(names: Iterable[str], taken: Iterable[str], kind: str) -> list[str]:
+def _disambiguate(names: Iterable[str], taken: Iterable[str], kind: str) -> list[str]:
     occupied = set(taken)
     return [f"{kind}.{name}" if name in occupied else name for name in names]
 

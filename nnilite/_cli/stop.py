@@ -76,18 +76,18 @@ def warn_of_left(entry: RegistryEntry) -> None:
 
 def _try_step(entry: RegistryEntry, step: Callable[[RegistryEntry], None]) -> bool:
     """Take a step for one experiment. A failure is printed, so that the other experiments are still stopped."""
-    from nnilite._cli.nnictl import complain
+    from nnilite._cli.nnictl import print_error
 
     try:
         step(entry)
     except NniliteError as error:
-        complain(f"Experiment {entry.id}: {error}")
+        print_error(f"Experiment {entry.id}: {error}")
         return False
     return True
 
 
 def _chosen(options: argparse.Namespace) -> list[RegistryEntry]:
-    alive = [entry for entry in registry.everything() if entry.alive]
+    alive = [entry for entry in registry.list_all() if entry.alive]
     if options.all or (options.id == "all" and not any(entry.id == "all" for entry in alive)):  # so wrote NNI 1
         return alive
     if options.done:

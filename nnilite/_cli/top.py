@@ -40,7 +40,7 @@ def top(options: argparse.Namespace) -> None:
 
 
 def _show() -> None:
-    asked = [(entry, _profile(entry)) for entry in registry.everything() if entry.alive]
+    asked = [(entry, _profile(entry)) for entry in registry.list_all() if entry.alive]
     rows = [_row(entry, profile) for entry, profile in asked]
     screen.show_table(COLUMNS, rows, "No experiment is running.", spare=("TIME", "WAITING", "NAME", "BEST", "FAILED"))
     for entry, profile in asked:

@@ -71,7 +71,7 @@ def _take_last_as_experiment(options: argparse.Namespace) -> None:
 
 
 def _is_experiment(name: str) -> bool:
-    return any(one.id == name for one in registry.everything())
+    return any(one.id == name for one in registry.list_all())
 
 
 def resolve(options: argparse.Namespace, manager: Client) -> None:

@@ -33,7 +33,7 @@ def ui(options: argparse.Namespace) -> None:
         sys.stdout.flush()
 
     asked = access.read_manager_options(options)
-    running = hub_server.link_of_running()
+    running = hub_server.find_served_address()
     if running is not None:
         if options.json:
             screen.show_json({"url": running})

@@ -137,13 +137,13 @@ def _target(entry: zipfile.ZipInfo, places: Places, taken: EntryPaths) -> tuple[
 
 def _check_content(path: Path, experiment: str, places: Places) -> None:
     """Check the configuration, adapted to the folders here, and the database. Raises: ConfigError, PluginError."""
-    from nnilite._store.copies import take_in
+    from nnilite._store.copies import import_database
     from nnilite.config import load_stored
 
     _adapt(path, places)
     try:
         # The database first: it says whether a newer nnilite has written the config.
-        take_in(places.draft / DATABASE, experiment, time.time())
+        import_database(places.draft / DATABASE, experiment, time.time())
         load_stored(places.draft, paths=False)
     except ConfigError as error:
         field = f"{error.place.field}: " if error.place.field else ""

@@ -40,7 +40,7 @@ def load(
     experiment = _id(archive, path)
     directory = ((folder or registry.root()) / experiment).absolute()
     target = (code or directory / "code").absolute()
-    if any(one.id == experiment for one in registry.everything()):
+    if any(one.id == experiment for one in registry.list_all()):
         raise Conflict(f"Experiment {experiment} is already on this machine.")
     entries.check_free(experiment, directory, target)
     with ExitStack() as opened:

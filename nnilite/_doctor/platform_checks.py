@@ -15,7 +15,7 @@ from pathlib import Path
 from nnilite._doctor.finding import PLATFORM_CURE, Finding, divided, fault, ok
 from nnilite._experiments.address import Address
 from nnilite._manager import assembly
-from nnilite._manager.port_choice import listening_meanwhile
+from nnilite._manager.port_choice import placeholder_listener
 from nnilite._network.interactive_calls import OUTAGE_S, limit_patience
 from nnilite.config import CheckedConfig
 from nnilite.errors import NniliteError
@@ -31,7 +31,7 @@ def ask(config: CheckedConfig, host: str, port: int, limit_s: float) -> Iterator
             (directory / part).mkdir(parents=True)
         address = Address("http", host, port)
         try:
-            listens.enter_context(listening_meanwhile(directory, address))
+            listens.enter_context(placeholder_listener(directory, address))
         except NniliteError:
             return  # The check of the port has said why no manager can listen there, so nothing else is known yet.
         try:

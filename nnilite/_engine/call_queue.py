@@ -66,13 +66,13 @@ class CallQueue:
         else:
             self._urgent.append(call)
 
-    def hasten(self) -> None:
+    def expedite_removals(self) -> None:
         """Let no removal wait for others any more: the experiment has stopped, and its end waits for them."""
         self._group_s = 0.0
 
     def close(self, now: float) -> None:
         """Release the removals that wait for their moment, too: the manager ends."""
-        self.hasten()
+        self.expedite_removals()
         self._moment_s = 0.0
         self._removals = deque((now, call) for _, call in self._removals)
 

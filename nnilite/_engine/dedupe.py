@@ -30,7 +30,7 @@ class MetricCursor:
     output: Mapping[str, int] = field(default_factory=dict)  # bytes per stream
     run: str = ""  # the run whose events these were; "" if none has named one
 
-    def gives_way_to(self, events: Sequence[KeeperEvent]) -> bool:
+    def is_superseded_by(self, events: Sequence[KeeperEvent]) -> bool:
         """Return whether these events are of another run, which has begun after this one could not.
 
         A service that did not answer may be asked twice to start the attempt, and only the second keeper could begin.

@@ -103,7 +103,7 @@ class Ends:
         """
         live.end = None
         self._recorder.put_attempt(live, reported_end=None, run="")
-        self._recorder.complain(live, f"the keeper of this attempt could not start: {why}")
+        self._recorder.note_problem(live, f"the keeper of this attempt could not start: {why}")
 
     def end(self, live: Live) -> None:
         """End the attempt with `live.end`, as its command ended or was canceled."""

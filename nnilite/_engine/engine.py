@@ -257,7 +257,7 @@ class Engine:
             entries, self._inbox = self._inbox, []
             await self._round(entries)
             if self.rules.state is ExperimentState.STOPPED:
-                self.caller.hasten()
+                self.caller.expedite_removals()
         self._closed = True
         for entry in self._inbox:
             if entry.done is not None and not entry.done.done():

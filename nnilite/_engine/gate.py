@@ -149,7 +149,7 @@ class EventGate:
             if cursor is None:
                 known = known or await self._remember(key)
                 cursor = known[2]
-            if not has_ended and cursor.gives_way_to(events):
+            if not has_ended and cursor.is_superseded_by(events):
                 cursor = MetricCursor()
             news = fresh(cursor, events, over_gaps, self._limits)
             # Output is written before its batch is committed. The run must be known by then, or a crash could mix two.

@@ -106,7 +106,7 @@ class Limits:
             self._ends.lose(live, f"no sign of life for {silent_s:.0f} s")
         # Only the member of a hybrid service that was asked knows whether it has the job. A further attempt may go to
         # another one; if it turns out that this one has the job, its keeper learns that the attempt is fenced.
-        elif live.is_with_silent_member() and live.lost < self._state.settings.retries_lost:
+        elif live.awaits_member_answer() and live.lost < self._state.settings.retries_lost:
             service = live.attempt.service if live.attempt is not None else ""
             # The keeper's report of the end stands, although nothing can be freed at that member.
             if live.end is not None:

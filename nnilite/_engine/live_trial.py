@@ -165,7 +165,7 @@ class Live:
         runs = self.phase is Phase.SUBMITTED and self.trial.state is TrialState.RUNNING
         return runs and self.cancel is None and self.end is None and not self.drilled
 
-    def is_with_silent_member(self) -> bool:
+    def awaits_member_answer(self) -> bool:
         """Return whether a hybrid service's member was asked to take the job and has neither accepted nor refused."""
         asked = self.attempt is not None and self.attempt.service
         return bool(asked) and self.phase is Phase.QUEUED and self.unanswered and self.cancel is None

@@ -66,7 +66,7 @@ class Recorder:
         if live.trial.state is TrialState.RUNNING and live.trial.reason != reason:
             self.put(live, reason=reason)
 
-    def complain(self, live: Live, what: str) -> None:
+    def note_problem(self, live: Live, what: str) -> None:
         """Show at the trial that something which it reported was not kept as reported.
 
         Only the first complaint is kept in full: a trial that reports a thousand odd values does so for one reason.

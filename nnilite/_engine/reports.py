@@ -79,7 +79,7 @@ class Reports:
         if message.events:
             live.delivered = self._state.lived
         if message.missing:
-            self._recorder.complain(live, message.missing)
+            self._recorder.note_problem(live, message.missing)
 
     def _note_run(self, live: Live, run: str) -> None:
         """Record the run that owns the attempt; the gate takes no other one."""
@@ -101,7 +101,7 @@ class Reports:
     def _reported(self, live: Live, event: Reported, fresh: list[Any]) -> None:
         self._recorder.add(messages.SaveMetric(_metric(live.trial, event)))
         if event.refused:
-            self._recorder.complain(live, _refusal(event))
+            self._recorder.note_problem(live, _refusal(event))
         if event.kind is MetricKind.PERIODICAL:
             live.last_intermediate = event.value
             live.reported += 1
@@ -109,7 +109,7 @@ class Reports:
             return
         live.finals += 1
         if live.finals == 2:
-            self._recorder.complain(live, _SEVERAL)
+            self._recorder.note_problem(live, _SEVERAL)
         # As in NNI, only the first final result counts.
         if live.trial.value is None:
             self._recorder.put(live, value=event.value)
@@ -120,7 +120,7 @@ class Reports:
             return
         attributes, refused = set_within_limits(live.trial.attributes, event.name, event.value)
         if event.refused or refused:
-            self._recorder.complain(live, _refusal(event, refused))
+            self._recorder.note_problem(live, _refusal(event, refused))
         else:
             self._recorder.put(live, attributes=attributes)
 
@@ -144,7 +144,7 @@ class Reports:
                 self._recorder.add(messages.SaveAttribute(_attribute(trial, event)))
                 trial = trial if self._state.workers.take(event) else _add_late_attribute(trial, event)
             # Only the end of a lost attempt was an assumption. All other ends were reported, and stay.
-            elif isinstance(event, Exited) and _is_well_after_all(trial, attempt, event):
+            elif isinstance(event, Exited) and _succeeded_after_loss(trial, attempt, event):
                 notes = trial.reason.removeprefix(message.trial.reason).removeprefix("; ")
                 self._reverse(trial, attempt, event, notes)
                 return
@@ -232,7 +232,7 @@ class Reports:
             self._ends.end(live)
 
 
-def _is_well_after_all(trial: Trial, attempt: Attempt, end: Exited) -> bool:
+def _succeeded_after_loss(trial: Trial, attempt: Attempt, end: Exited) -> bool:
     """Return whether a trial that failed as its attempt was lost has ended well, as it turns out.
 
     One that failed after all stays failed, and one that the user canceled stays canceled.

@@ -142,9 +142,9 @@ class ServiceCaller:
             raise ServiceError(f"{self.service.name} failed with {type(error).__name__}: {error}") from error
         self._wake.ring()
 
-    def hasten(self) -> None:
+    def expedite_removals(self) -> None:
         """Make removals as they come: the experiment has stopped, and its end waits for them."""
-        self._calls.hasten()
+        self._calls.expedite_removals()
         self._hastens = True
         self._wake.event.set()
 

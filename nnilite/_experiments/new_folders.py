@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from nnilite._keeper.folder_owner import is_laid_by_others
+from nnilite._keeper.folder_owner import is_made_by_others
 
 _ABOVE = 0o755
 
@@ -37,7 +37,7 @@ def make_own_folder(folder: Path, mode: int = 0o700, *, exist_ok: bool = True) -
 
 
 def _refuse_laid_by_others(folder: Path, is_new: bool = False) -> None:
-    if is_laid_by_others(str(folder), is_new):
+    if is_made_by_others(str(folder), is_new):
         raise PermissionError(
             errno.EPERM, "it, or a folder above it, is another user's, who could replace what is in it", str(folder)
         )

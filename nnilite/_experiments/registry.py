@@ -170,7 +170,7 @@ def entries() -> list[RegistryEntry]:
     return sorted([*known, *found], key=lambda entry: entry.started or 0.0, reverse=True)
 
 
-def everything() -> list[RegistryEntry]:
+def list_all() -> list[RegistryEntry]:
     """Return all experiments on this machine, newest first, including those of Microsoft NNI."""
     ours = entries()
     known = {one.id for one in ours}
@@ -251,7 +251,7 @@ def find(
     `damaged`: also one whose folder is unknown or gone; `read_only`: also one of Microsoft NNI that has no view open.
     Raises: NotFound, NniliteError, or Conflict if several match, or the only one is of NNI and to be changed.
     """
-    all_of_them = everything()
+    all_of_them = list_all()
     known = [entry for entry in all_of_them if entry.alive or not (running_only or prefix is None)]
     if prefix is None:
         fitting = known
@@ -438,11 +438,11 @@ def _add_manager_state(entry: RegistryEntry) -> RegistryEntry:
     if is_search:
         known = replace(known, search=True)
         if not alive:
-            return _add_word_of_search(known)
+            return _add_search_state(known)
     return replace(known, port=manager.port, url=manager.url, pid=manager.pid) if alive else known
 
 
-def _add_word_of_search(entry: RegistryEntry) -> RegistryEntry:
+def _add_search_state(entry: RegistryEntry) -> RegistryEntry:
     try:
         state, ended = search_folder.read_state(entry.directory)
     except (DamagedFile, UnreadableFile) as error:

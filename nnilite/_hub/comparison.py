@@ -7,7 +7,7 @@ from typing import Any
 
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running.manager_client import Client
-from nnilite._running.reading import expecting_sense, opened, what_ran
+from nnilite._running.reading import checking_answers, opened, what_ran
 from nnilite.errors import NniliteError
 from nnilite.records import Json
 from nnilite.tuner import scalar
@@ -22,7 +22,7 @@ def compared(entry: RegistryEntry, objective: str) -> dict[str, Json]:
     Its `points` are those at which the best result so far changed, `[trials, seconds since the start, best]`, and one
     at the last result. Raises: NniliteError if it cannot be read.
     """
-    with opened(entry) as client, expecting_sense(entry):
+    with opened(entry) as client, checking_answers(entry):
         profile = client.profile()
         objectives = profile["objectives"]
         first, *_ = objectives

@@ -17,7 +17,7 @@ from typing import Any
 
 from nnilite._experiments.nni_folders import DATABASE
 from nnilite._experiments.registry import RegistryEntry
-from nnilite._running.reading import expecting_sense, opened
+from nnilite._running.reading import checking_answers, opened
 from nnilite._store.database_file import FILE_NAME
 from nnilite.errors import NniliteError
 from nnilite.records import Json
@@ -150,7 +150,7 @@ class _ManagerAsker:
 
 def _digest(entry: RegistryEntry) -> Digest:
     try:
-        with opened(entry, timeout_s=ANSWER_S) as client, expecting_sense(entry):
+        with opened(entry, timeout_s=ANSWER_S) as client, checking_answers(entry):
             return summary(client.profile())
     except (NniliteError, OSError) as error:
         return Digest(trouble=str(error))

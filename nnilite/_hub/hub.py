@@ -36,7 +36,7 @@ class Hub:
 
     def listed(self) -> list[dict[str, Json]]:
         """Return all experiments, newest first. `digest` is null until the experiment's own data have been read."""
-        entries = registry.everything()
+        entries = registry.list_all()
         digests = self._digests.read_known(entries)
         return [_row(entry, digests.get(entry.id)) for entry in entries]
 
@@ -44,7 +44,7 @@ class Hub:
         """Return the experiment with exactly this id. Raises: NotFound."""
         entry = registry.entry(experiment) if registry.is_id(experiment) else None
         # The registry does not have the experiments of Microsoft NNI.
-        entry = entry or next((one for one in registry.everything() if one.id == experiment), None)
+        entry = entry or next((one for one in registry.list_all() if one.id == experiment), None)
         if entry is None:
             raise NotFound(f"Experiment {experiment} no longer exists.")
         return entry

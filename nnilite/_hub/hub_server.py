@@ -49,7 +49,7 @@ def folder() -> Path:
     return registry.root() / ".nnilite" / "hub"
 
 
-def link_of_running() -> str | None:
+def find_served_address() -> str | None:
     """Return the address of the page that is served already, which signs in once; None if there is none.
 
     Raises: NniliteError if it does not answer.
@@ -151,6 +151,6 @@ async def _serve(directory: Path, options: ManagerOptions, require_token: bool, 
         await over.wait()
     finally:
         # New requests are refused first: closing the hub waits for the reads that have begun.
-        server.turn_away()
+        server.refuse_connections()
         hub.close()
         await server.end()

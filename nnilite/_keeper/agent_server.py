@@ -53,11 +53,11 @@ class AgentServer:
         found = [command.line for command in self._commands.values() if command.line is not None]
         return [*self._asking, *found]
 
-    def welcome(self, line: NodeConnection) -> None:
+    def accept_agent(self, line: NodeConnection) -> None:
         """Take an agent, which has proven that it belongs to the trial."""
         self._asking.append(line)
 
-    def hear(self) -> None:
+    def process_messages(self) -> None:
         """Take what agents say, and see which of them have gone."""
         for line in list(self._asking):
             try:

@@ -252,7 +252,7 @@ class AttemptRun:
             text = "the trial command cannot be started in {}: {}{}".format(
                 directory, error, command_start.find_cure(error)
             )
-            raise NotStarted(text, command_start.is_by_machine(error)) from error
+            raise NotStarted(text, command_start.is_resource_shortage(error)) from error
 
     def _check_wanted(self) -> None:
         """Check that the trial's end was not requested already. Raises: NotStarted."""

@@ -49,7 +49,7 @@ class NotStarted(Exception):
         self.by_machine = by_machine
 
 
-def is_by_machine(error: Exception) -> bool:
+def is_resource_shortage(error: Exception) -> bool:
     """Return whether a start failed for lack of something on this machine, such as disk space or memory."""
     return isinstance(error, OSError) and error.errno in _MACHINE_ERRORS
 

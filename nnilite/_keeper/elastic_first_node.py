@@ -53,7 +53,7 @@ class ElasticFirstNode(NodeRun):
         except OSError as error:
             raise Ended("the first node cannot listen: {}".format(error), "machine") from error
         while not self._is_over:
-            self._hear()
+            self._process_messages()
             self._look()
             if self.terminated and not self.ending:
                 self.end_all("canceled by SIGTERM")
@@ -171,12 +171,12 @@ class ElasticFirstNode(NodeRun):
         self._has_just_reported = bool(kinds)
         self._has_result = self._has_result or FINAL in kinds
 
-    def _hear(self) -> None:
-        self._group.hear(self.wait(self._group.lines.open_lines, self._group.lines.listeners))
+    def _process_messages(self) -> None:
+        self._group.process_messages(self.wait(self._group.lines.open_lines, self._group.lines.listeners))
 
     def _part(self) -> None:
         """Tell the others that all is over, and stay until they have it: they close their connections then."""
         self._group.tell_all({"over": True})
         deadline = time.monotonic() + PART_S
         while self._group.lines and time.monotonic() < deadline:
-            self._hear()
+            self._process_messages()

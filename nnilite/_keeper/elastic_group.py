@@ -156,9 +156,9 @@ class ElasticGroup:
         elif self.failure is None:
             self.failure = ("\n".join(part for part in (text, lines) if part), code)
 
-    def hear(self, lived_s: float) -> None:
+    def process_messages(self, lived_s: float) -> None:
         """Take new connections and messages. `lived_s`: the seconds since this was last done."""
-        for number, line in self.lines.welcome():
+        for number, line in self.lines.accept_connections():
             if number > 0 and self.lines.add(number, line):
                 self._greet(number)
             elif number <= 0:

@@ -63,7 +63,7 @@ class FirstNode(NodeRun):
             if self.lived_s > GATHER_S:
                 missing = ", ".join(str(node) for node in self._others if node not in self._hello)
                 raise Ended("not all nodes have come within {:g} s: {} missing".format(GATHER_S, missing), "machine")
-            self._hear()
+            self._process_messages()
         if not self.terminated and not self.ending:
             self._begin(own)
         self._watch()
@@ -103,7 +103,7 @@ class FirstNode(NodeRun):
                 self._tell_all({"end": True})
             if self.processes.over and (self.overdue or len(self._done) == len(self._others)):
                 break
-            self._hear()
+            self._process_messages()
         silent = [node for node in self._others if node not in self._done]
         if silent and self._by_launcher:
             host = self._hello[silent[0]]["host"]
@@ -118,7 +118,7 @@ class FirstNode(NodeRun):
         self._tell_all({"over": True})
         deadline = time.monotonic() + PART_S
         while self._lines and time.monotonic() < deadline:
-            self._hear()
+            self._process_messages()
 
     def _fail(self, record: Mapping[str, Any], lines: str, ended_s: float) -> None:
         """End all, since a process has failed. The first failure is the reason, even if others are reported sooner.
@@ -152,10 +152,10 @@ class FirstNode(NodeRun):
         if self.ending and not runs:
             self.processes.end_launcher(self.code is not None)
 
-    def _hear(self) -> None:
+    def _process_messages(self) -> None:
         """Wait a moment for messages and take them."""
         lived_s = self.wait([*self._lines.open_lines, *self._server.lines], self._lines.listeners)
-        self._welcome()
+        self._accept_connections()
         for node, message in self._lines.read():
             self._silent_s[node] = 0.0
             try:
@@ -163,7 +163,7 @@ class FirstNode(NodeRun):
             except SENSELESS as error:
                 self.folder.add_to_log("a message of node {} cannot be read: {}".format(node, error))
                 self._lines.drop(node)
-        self._server.hear()
+        self._server.process_messages()
         while self._server.changed:
             node = self._server.changed.pop()
             self._lines.send(node, {"commands": self._server.wanted(node)})
@@ -180,11 +180,11 @@ class FirstNode(NodeRun):
             if not self._records.are_written:
                 self._records.write(self.processes.records)
 
-    def _welcome(self) -> None:
+    def _accept_connections(self) -> None:
         """Take new connections, and those that have proven who they are."""
-        for node, line in self._lines.welcome():
+        for node, line in self._lines.accept_connections():
             if node == node_link.AGENT and self.is_launched:
-                self._server.welcome(line)
+                self._server.accept_agent(line)
             elif node not in self._others:
                 line.close()
             elif self._lines.add(node, line):

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def is_laid_by_others(path: str, is_new: bool = False) -> bool:
+def is_made_by_others(path: str, is_new: bool = False) -> bool:
     """Return whether another user has made this folder, or one above it, where all may make some, as in `/tmp`.
 
     Such a user can replace all that is in it. In a folder of theirs, one of this user's counts as laid by others only

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NoReturn, Optional
 from . import command_start, plain_file, process
 from .attempt_run import run_one_of_several
 from .folder import Folder
-from .niceness import go_first
+from .niceness import raise_priority
 from .spec import Spec, SpecError, load
 from .wake import Wake
 
@@ -71,7 +71,7 @@ def serve() -> int:
 
     from . import link, link_choice, local_link, outbox, report_sender, resource_usage, sdk_folder, working_copy  # noqa: F401
 
-    go_first()
+    raise_priority()
     server = _ForkServer()
     signal.signal(signal.SIGCHLD, server.wake.nothing)
     signal.set_wakeup_fd(server.wake.writer, warn_on_full_buffer=False)
@@ -130,7 +130,7 @@ class _ForkServer:
             if file in self._links:
                 self._hear(file)
         if self._preloader is not None and any(file in readable for file in preload_files):
-            self._say_if(self._preloader.hear())
+            self._say_if(self._preloader.poll_event())
         self._reap()
         self._dismiss()
         if 0 not in readable:

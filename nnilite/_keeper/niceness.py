@@ -2,7 +2,7 @@
 
 A trial has an equal share with all other programs of the machine, unless its user asks for less (`Niceness`). Manager
 and fork server need little, but where the manager's own trials fill the machine, an equal share of it is too small for
-them: the place of a trial that has ended stays empty for as long as they wait. So they take precedence (`go_first`),
+them: the place of a trial that has ended stays empty for as long as they wait. So they come first (`raise_priority`),
 where this user has that right.
 
 On Linux, sessions (or the kernel's "autogroups" of them) share the processors first, and the niceness of a process
@@ -25,7 +25,7 @@ _LEAST = 19  # further back than this there is nothing
 _FIRST = -10
 
 
-def go_first(proc: str = "/proc") -> None:
+def raise_priority(proc: str = "/proc") -> None:
     """Put the session that this process leads before all others, if there are autogroups and this user may do so."""
     # Otherwise this would raise whatever shares the session, such as the shell of a terminal.
     if os.getsid(0) == os.getpid():

@@ -45,7 +45,7 @@ class NodeLines:
     def listeners(self) -> List[socket.socket]:
         return [self._listener] if self._listener else []
 
-    def welcome(self) -> List[Tuple[int, NodeConnection]]:
+    def accept_connections(self) -> List[Tuple[int, NodeConnection]]:
         """Take new connections. Return those that have just proven who they are, with the numbers that they give.
 
         The caller takes each of them by `add`, or otherwise.

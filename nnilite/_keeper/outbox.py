@@ -107,7 +107,7 @@ class Outbox:
             if taken > _MAX_BYTES // 2:  # of many ranks
                 more = True
                 break
-            piece = self._insist(stream, b"", partial(self._piece, stream, file, closed))
+            piece = self._retry(stream, b"", partial(self._piece, stream, file, closed))
             if piece:
                 events.append(_output(stream, output[stream], piece))
                 output[stream] += len(piece)
@@ -161,7 +161,7 @@ class Outbox:
         self._max_events = max(1, min(self._max_events, len(self._pending) or 1) // 2)
         return True
 
-    def _insist(self, what: str, nothing: T, read: Callable[[], T]) -> T:
+    def _retry(self, what: str, nothing: T, read: Callable[[], T]) -> T:
         """Return the result of a read; nothing if the trial has ended and reads fail for long. Raises: OSError."""
         try:
             found = read()
@@ -196,7 +196,7 @@ class Outbox:
         self._drained = False
         while len(self._pending) < self._max_events:
             none: List[Report] = []
-            reports = self._insist("metrics", none, partial(self._read, closed))
+            reports = self._retry("metrics", none, partial(self._read, closed))
             self._drained = not reports
             if self._drained:
                 return

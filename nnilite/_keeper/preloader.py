@@ -91,7 +91,7 @@ class Preloader:
         finally:
             its.close()
 
-    def hear(self) -> Optional[Dict[str, Any]]:
+    def poll_event(self) -> Optional[Dict[str, Any]]:
         """Return what it says, as an event of the fork server; None if that is nothing new."""
         try:
             data = b"" if self._lifeline is None else self._lifeline.recv(_ANSWER_BYTES)
@@ -117,7 +117,7 @@ class Preloader:
             return None
         self._child.returncode = 0  # it was waited for
         self._child = None
-        event = self.hear()
+        event = self.poll_event()
         if self.starts is None:
             return event
         self._short_lives = self._short_lives + 1 if time.monotonic() - self._began < _SHORT_LIFE_S else 0

@@ -30,7 +30,7 @@ def main(arguments: List[str]) -> int:
     _open_streams()
     command, *rest = arguments or [""]
     if command == "run" and len(rest) == 1:
-        return _load_and(run, rest[0])
+        return _run_with_spec(run, rest[0])
     if command == "deliver" and len(rest) == 2:
         return _deliver(rest[0], rest[1])
     if command == "serve" and not rest:
@@ -59,7 +59,7 @@ def become_job(start: Dict[str, Any], place: str, words: Sequence[str]) -> int:
     return job.attend(start, place, words)
 
 
-def _load_and(work: Callable[[Spec, Wake], int], source: str) -> int:
+def _run_with_spec(work: Callable[[Spec, Wake], int], source: str) -> int:
     wake = Wake()
     wake.listen()
     try:
@@ -70,7 +70,7 @@ def _load_and(work: Callable[[Spec, Wake], int], source: str) -> int:
 
 def _deliver(directory: str, source: str) -> int:
     directory = os.path.abspath(directory)
-    return _load_and(lambda spec, wake: deliver(spec.but(directory=directory), wake), source)
+    return _run_with_spec(lambda spec, wake: deliver(spec.but(directory=directory), wake), source)
 
 
 def _open_streams() -> None:

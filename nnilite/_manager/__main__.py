@@ -18,7 +18,7 @@ from nnilite._experiments import registry, search_folder
 from nnilite._experiments.locking import ManagerLock
 from nnilite._experiments.manager_options import ManagerOptions
 from nnilite._keeper.command_start import find_cure
-from nnilite._keeper.niceness import go_first
+from nnilite._keeper.niceness import raise_priority
 from nnilite._logging.secret_filter import SecretFilter
 from nnilite._logging.terminal_text import LogFormatter
 from nnilite._manager import standby
@@ -130,7 +130,7 @@ def begin(words: list[str]) -> int:
             ReadyPipe(options.ready_fd).answer({"error": f"{options.log}: {error.strerror}", "kind": "other"})
             return 1
     configure_logging(options.debug)
-    go_first()  # a detached process does not lead its session any more
+    raise_priority()  # a detached process does not lead its session any more
     if options.detach:
         standby.hear_nothing()
         if os.fork():

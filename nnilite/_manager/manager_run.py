@@ -109,7 +109,7 @@ class ManagerRun:
                 parts.manager.changes.publish(await parts.manager.profile())
             await served.await_last_readers()
         finally:
-            server.turn_away()
+            server.refuse_connections()
             short_way.close()
             parts.manager.reserve.release()
             # The thread of a look continues when its task is canceled.

@@ -40,7 +40,7 @@ def listening(listen: Callable[[int], T], asked: int | None, directory: Path, fi
 
 
 @contextlib.contextmanager
-def listening_meanwhile(directory: Path, address: Address) -> Iterator[None]:
+def placeholder_listener(directory: Path, address: Address) -> Iterator[None]:
     """Listen where a manager at this address would, and answer nothing: services look whether it listens.
 
     Raises: ConfigError if it could not.

@@ -19,7 +19,7 @@ from nnilite._checkpoints.shared_storage import shared_storage
 from nnilite._engine.messages import Ask
 from nnilite._experiments.address import Address
 from nnilite._manager import assembly
-from nnilite._manager.port_choice import listening_meanwhile
+from nnilite._manager.port_choice import placeholder_listener
 from nnilite._network.interactive_calls import OUTAGE_S, limit_patience
 from nnilite._store.writer import open_store
 from nnilite.config import CheckedConfig
@@ -53,7 +53,7 @@ async def preview(directory: Path, config: CheckedConfig, address: Address) -> P
         parameters = proposed[0] if proposed else None
         job = _hide_secrets(parts.jobs(Trial("trial", 0, parameters, parameter_id=0), Attempt("trial", 0)))
         described = parts.service.describe(job)
-        with listening_meanwhile(directory, address):
+        with placeholder_listener(directory, address):
             unchecked = await _explain_unchecked_platform(parts.service)
         notes = [note for host in parts.service.hosts() if isinstance(note := host.details.get("note"), str)]
     if config.search_from:

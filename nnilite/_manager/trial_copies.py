@@ -140,7 +140,7 @@ class TrialCopies:
         async with self._scratch() as scratch:
             work = self._service.fetch_file(handle, known.path, scratch, PAGE_FILE_BYTES)
             await asyncio.wait_for(work, _FILE_TIMEOUT_S)
-            await asyncio.to_thread(_lay_over, scratch, target, known.path)
+            await asyncio.to_thread(_merge_into, scratch, target, known.path)
 
     async def _bring_little(self, attempt: Attempt) -> None:
         """Copy the folder of an attempt whose service cannot list, unless it is large. Raises: NniliteError."""
@@ -235,7 +235,7 @@ def _stamp(target: Path, known: TrialFile) -> None:
         folder.stamp(known.path, int(known.modified * 1e9))
 
 
-def _lay_over(source: Path, target: Path, path: str) -> None:
+def _merge_into(source: Path, target: Path, path: str) -> None:
     with open_below(source, path) as copy, EnclosedFolder(str(target), make=True) as folder:
         with folder.update(path) as file:
             shutil.copyfileobj(copy, file, 1 << 20)
@@ -283,7 +283,7 @@ def _move(source: Path, target: Path) -> None:
                 if entry.kind == FOLDER:
                     folder.make_folder(entry.path)
                 elif entry.path in GROWING:
-                    _lay_over(source, target, entry.path)
+                    _merge_into(source, target, entry.path)
                 elif entry.kind == FILE:
                     if (target / entry.path).is_dir():
                         folder.remove(entry.path)

@@ -43,7 +43,7 @@ def users_at(theirs: End, ours: End) -> set[int]:
             is_listening = state == _LISTENING and own in (end, anywhere)
             if is_listening or ((own, other, state) == accepted and inode != "0"):
                 users.add(int(user))
-    return {user for user in users if not may_be_anybody(user)}
+    return {user for user in users if not is_overflow_id(user)}
 
 
 def spell_as_listed(address: str, port: int, wide: bool) -> str:
@@ -58,7 +58,7 @@ def spell_as_listed(address: str, port: int, wide: bool) -> str:
     return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
 
 
-def may_be_anybody(user: int) -> bool:
+def is_overflow_id(user: int) -> bool:
     """Return whether this id stands for all users that have none in this user namespace."""
     try:
         return user == int(_OVERFLOW.read_text("ascii")) and _UID_MAP.read_text("ascii").split() != _ALL_USERS

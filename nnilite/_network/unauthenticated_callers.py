@@ -37,7 +37,7 @@ class UnauthenticatedCallers(Generic[Caller]):
         """Add one that has connected."""
         self._silent[caller] = None
 
-    def hear(self, caller: Caller) -> Caller | None:
+    def note_valid_head(self, caller: Caller) -> Caller | None:
         """Note that a caller has sent a valid head. Return another one that has to be closed for it."""
         if caller in self._heard:
             return None

@@ -200,10 +200,10 @@ def _trial(one: _Seen, number: int, given: Mapping[str | None, list[Json]]) -> T
         ended=one.ended,
         value=next((metric.value for metric in one.metrics if metric.kind is MetricKind.FINAL), None),
     )
-    return _put_right(trial, one, given)
+    return _correct_parameters(trial, one, given)
 
 
-def _put_right(trial: Trial, one: _Seen, given: Mapping[str | None, list[Json]]) -> Trial:
+def _correct_parameters(trial: Trial, one: _Seen, given: Mapping[str | None, list[Json]]) -> Trial:
     """Give a trial the parameters that it reported with, if NNI recorded others."""
     recorded = _read_parameter_id(one.record.get("parameter_id"))
     if one.reported <= {recorded}:

@@ -133,7 +133,7 @@ class BaseHandler(RequestHandler):
             with self.context.connections.checking(stream_of(self.request)):
                 await self.check()
         except (NniliteError, HTTPError) as error:
-            if not _may_send_body_in_vain(self):
+            if not _drains_refused_body(self):
                 raise
             self._refuse_after_body(error)
         else:
@@ -244,7 +244,7 @@ def drop_old_cookies(handler: BaseHandler) -> None:
             handler.set_cookie(name, "", expires_days=-1, path=f"{handler.context.options.prefix}/")
 
 
-def _may_send_body_in_vain(handler: BaseHandler) -> bool:
+def _drains_refused_body(handler: BaseHandler) -> bool:
     """Return whether the body of a refused request is read, although it is dropped; see `_refuse_after_body`."""
     request = handler.request
     if {"Transfer-Encoding", "Expect"} & set(request.headers):  # after an `Expect`, none is on its way yet

@@ -29,7 +29,7 @@ from weakref import WeakKeyDictionary
 from tornado.httputil import HTTPServerRequest
 from tornado.iostream import IOStream
 
-from nnilite._network.socket_lists import TABLES, may_be_anybody, spell_as_listed
+from nnilite._network.socket_lists import TABLES, is_overflow_id, spell_as_listed
 from nnilite._rest.forwarders import Programs, forwards
 
 TRIES = 3  # the list is not read at one moment, so a row may be missed while others come and go
@@ -117,7 +117,7 @@ def sockets_of(wanted: Iterable[Ends]) -> dict[Ends, PeerSocket]:
         for table in TABLES:
             sockets |= _listed(table, missing) if missing else {}
             missing = [ends for ends in missing if ends not in sockets]
-    return {ends: found for ends, found in sockets.items() if not may_be_anybody(found.user)}
+    return {ends: found for ends, found in sockets.items() if not is_overflow_id(found.user)}
 
 
 def _listed(table: Path, wanted: Iterable[Ends]) -> dict[Ends, PeerSocket]:

@@ -106,7 +106,7 @@ class ServerConnections:
         put_back: Callable[[IOStream], IOStream | None] = self._unproven.add
         try:
             yield
-            put_back = self._unproven.hear
+            put_back = self._unproven.note_valid_head
         finally:
             if stream in self._checked:  # it is still open
                 self._checked.discard(stream)
@@ -205,7 +205,7 @@ class RestServer(HTTPServer):
         self._open.closed(cast("HTTP1ServerConnection", server_conn).stream)
         super().on_close(server_conn)
 
-    def turn_away(self) -> None:
+    def refuse_connections(self) -> None:
         """Answer no new connection, and keep the port until `stop`.
 
         Programs that still believe this server to be alive send it the user's token: until then, no other program may

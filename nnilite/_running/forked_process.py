@@ -41,7 +41,7 @@ class ForkedProcess:
             stream.flush()  # otherwise the copy would write it, too
         self.pid = os.fork()
         if not self.pid:
-            go_on_as(program, read, stderr, kept)
+            run_in_copy(program, read, stderr, kept)
         os.close(read)
         self.stdin = os.fdopen(write, "wb", buffering=0)
         self.returncode: int | None = None
@@ -65,7 +65,7 @@ class ForkedProcess:
             os.kill(self.pid, signal.SIGKILL)
 
 
-def go_on_as(program: Callable[[], int], stdin: int, stderr: int, kept: int) -> NoReturn:
+def run_in_copy(program: Callable[[], int], stdin: int, stderr: int, kept: int) -> NoReturn:
     """Run a program in a copy, and end it as Python ends: nothing returns to what the other process is at.
 
     Its session and its standard streams are its own; of other files it keeps the one with the number `kept`.

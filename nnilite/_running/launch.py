@@ -206,7 +206,7 @@ def _start(
     is_alive = partial(registry.is_alive, directory)
     with contextlib.ExitStack() as kept:
         with hold_interrupts():
-            process = kept.enter_context(process or manager_process.stand_by())
+            process = kept.enter_context(process or manager_process.start_standby())
         try:
             process.begin(words, detach=detach)
             answer = process.answer(packing)

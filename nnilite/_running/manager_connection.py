@@ -49,7 +49,7 @@ class ManagerConnection:
         process: int | None = None,
         users: Collection[int] = (),
     ) -> None:
-        host, port, prefix = _take_apart(url)
+        host, port, prefix = _split_url(url)
         self.url = url.rstrip("/")
         self._secure = urlsplit(url).scheme == "https"
         self._address = (host, port or (443 if self._secure else 80))
@@ -224,7 +224,7 @@ class ManagerConnection:
         return _error(response.status, sentence, field if isinstance(field, str) else None)
 
 
-def _take_apart(url: str) -> tuple[str, int | None, str]:
+def _split_url(url: str) -> tuple[str, int | None, str]:
     """Return host, port and path of a manager's address. Raises: ConfigError if it is none."""
     with contextlib.suppress(ValueError):  # a port that is no number, or half an IPv6 address
         parts = urlsplit(url)

@@ -130,9 +130,9 @@ class ManagerProcess:
             self._process.stdin.close()
 
 
-def stand_by() -> ManagerProcess:
+def start_standby() -> ManagerProcess:
     """Start a process that can become a manager. Raises: OSError."""
-    return _stand_by(_start)
+    return _start_standby(_start)
 
 
 def fork() -> ManagerProcess:
@@ -140,10 +140,10 @@ def fork() -> ManagerProcess:
 
     Only for programs that have nothing else to do, and whose modules a manager may have: `nnictl`.
     """
-    return _stand_by(_fork if can_fork() else _start)
+    return _start_standby(_fork if can_fork() else _start)
 
 
-def _stand_by(start: Callable[[int, int], subprocess.Popen[bytes] | ForkedProcess]) -> ManagerProcess:
+def _start_standby(start: Callable[[int, int], subprocess.Popen[bytes] | ForkedProcess]) -> ManagerProcess:
     with contextlib.ExitStack() as if_it_fails:
         early_words = if_it_fails.enter_context(_scratch())
         ready_read, low = os.pipe()

@@ -27,7 +27,7 @@ def opened(entry: RegistryEntry, *, timeout_s: float = managers.ANSWER_TIMEOUT_S
 
 
 @contextmanager
-def expecting_sense(entry: RegistryEntry) -> Iterator[None]:
+def checking_answers(entry: RegistryEntry) -> Iterator[None]:
     """Read answers of an experiment's manager inside. Raises: ManagerError if they are not of the shape expected.
 
     The manager may be of another version, or another person's program, if the folder is theirs.

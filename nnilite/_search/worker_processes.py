@@ -149,7 +149,7 @@ class WorkerProcesses:
                 return self._understand(one, *one.link.recv())
         except (OSError, EOFError):
             ended = True
-        return self._bury(one) if ended else None
+        return self._remove_dead(one) if ended else None
 
     def _understand(
         self, one: _WorkerProcess, kind: str, *parts: str
@@ -168,7 +168,7 @@ class WorkerProcesses:
         trial, one.trial = one.trial, ""
         return End(trial, _outcome(kind, *parts))
 
-    def _bury(self, one: _WorkerProcess) -> End | None:
+    def _remove_dead(self, one: _WorkerProcess) -> End | None:
         one.process.join(_END_S)  # the end of a pipe may be seen before that of its process
         code = one.process.exitcode
         _end(one)

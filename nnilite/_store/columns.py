@@ -166,7 +166,7 @@ def enum(words: type[Enum]) -> StoredAs:
 def optional(kind: StoredAs) -> StoredAs:
     """Store the same, or NULL for None."""
     write, read = (None if convert is None else _convert_unless_none(convert) for convert in (kind.write, kind.read))
-    return StoredAs(kind.sql, (*kind.types, type(None)), checks.maybe(kind.check), write, read)
+    return StoredAs(kind.sql, (*kind.types, type(None)), checks.nullable(kind.check), write, read)
 
 
 def _convert_unless_none(convert: Convert) -> Convert:

@@ -81,7 +81,7 @@ def check_experiment_limits(text: str | None) -> Mapping[str, Any]:
 def read_moment(text: str | None) -> float | None:
     """Return a time of the table `meta`. Raises: ValueError."""
     value = json.loads(text or "null")
-    if not checks.maybe(checks.time)(value):
+    if not checks.nullable(checks.time)(value):
         raise ValueError(f"{value!r:.60} is not a time")
     return None if value is None else float(value)
 
@@ -109,7 +109,7 @@ def _can_be_remarks(tags: Any, note: Any) -> bool:
 
 def _is_meta_time(text: str) -> bool:
     value, problem = read_value(text)
-    return not problem and checks.maybe(checks.time)(value)
+    return not problem and checks.nullable(checks.time)(value)
 
 
 def _are_meta_limits(text: str) -> bool:
@@ -121,13 +121,13 @@ def _are_meta_limits(text: str) -> bool:
 
 
 _LIMITS: dict[str, Check] = {
-    **{limit.name: checks.maybe(checks.limit) for limit in fields(ExperimentLimits)},  # the durations
+    **{limit.name: checks.nullable(checks.limit) for limit in fields(ExperimentLimits)},  # the durations
     "concurrency": checks.positive,
-    "max_trials": checks.maybe(checks.positive),
-    "max_cost": checks.maybe(checks.amount),
-    "stop_at_value": checks.maybe(checks.finite),
-    "max_slots": checks.maybe(checks.positive),
-    "priority": checks.maybe(lambda value: type(value) is int and abs(value) <= PRIORITY_MAX),
+    "max_trials": checks.nullable(checks.positive),
+    "max_cost": checks.nullable(checks.amount),
+    "stop_at_value": checks.nullable(checks.finite),
+    "max_slots": checks.nullable(checks.positive),
+    "priority": checks.nullable(lambda value: type(value) is int and abs(value) <= PRIORITY_MAX),
 }
 _META: dict[str, Check] = {
     "created": _is_meta_time,
@@ -158,10 +158,10 @@ _COLUMNS: dict[str, dict[str, Check]] = {
     "calls": {
         "number": checks.whole,
         "kind": checks.one_of(*(kind.value for kind in CallKind)),
-        "trial": checks.maybe(checks.trial_id),
-        "parameter_id": checks.maybe(checks.whole),
-        "value": checks.maybe(checks.text),
-        "success": checks.maybe(checks.truth),
+        "trial": checks.nullable(checks.trial_id),
+        "parameter_id": checks.nullable(checks.whole),
+        "value": checks.nullable(checks.text),
+        "success": checks.nullable(checks.truth),
         "customized": checks.truth,
     },
     "removals": {"trial": checks.whole, "number": checks.whole},

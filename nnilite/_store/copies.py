@@ -63,7 +63,7 @@ def copy_out(source: Path, target: Path) -> Unfinished:
     return unfinished
 
 
-def take_in(path: Path, experiment: str, now: float) -> None:
+def import_database(path: Path, experiment: str, now: float) -> None:
     """Check a database from elsewhere, and make it the database of a copy. Raises: StoreError."""
     with translated(path):
         # This refuses files of other programs and newer versions, and migrates older ones.

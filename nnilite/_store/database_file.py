@@ -17,7 +17,7 @@ from nnilite._keeper.plain_file import NotRegularFile, open_regular
 from nnilite._store.contents import check_objects
 from nnilite._store.database_identity import DatabaseIdentity
 from nnilite._store.database_schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
-from nnilite._store.store_errors import translated, understood
+from nnilite._store.store_errors import translated, translated_on_read
 from nnilite.errors import StoreError
 
 FILE_NAME = "nnilite.sqlite"
@@ -58,7 +58,8 @@ class DatabaseFile:
         """
         if not path.is_file():
             raise StoreError(f"there is no database {path}.")
-        with understood(path), _close_after_error(open_read_only(path) if _is_fixed(path) else _connect(path)) as db:
+        connect = open_read_only if _is_fixed(path) else _connect
+        with translated_on_read(path), _close_after_error(connect(path)) as db:
             _check_origin(path, db)
             return cls(path, db, DatabaseIdentity(path))
 

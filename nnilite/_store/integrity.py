@@ -17,7 +17,7 @@ from typing import Any
 from nnilite._store.contents import check_rows, check_schema, list_foreign_objects
 from nnilite._store.database_file import open_read_only
 from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
-from nnilite._store.store_errors import understood
+from nnilite._store.store_errors import translated_on_read
 from nnilite._store.stored_values import read_stored_value
 from nnilite.errors import StoreError
 from nnilite.records import ExperimentState
@@ -67,7 +67,7 @@ class IntegrityCheck:
         """Open the database. Raises: StoreError if it is not a database of this version of nnilite."""
         if not self._path.is_file():
             raise StoreError(f"there is no database {self._path}; restore it from a copy.")
-        with understood(self._path):
+        with translated_on_read(self._path):
             self._db = open_read_only(self._path)
             version = self._rows("PRAGMA user_version")[0][0]
         if version > SCHEMA_VERSION:
@@ -88,7 +88,7 @@ class IntegrityCheck:
 
     def findings(self, experiment: str) -> Iterator[Defect]:
         """Yield all contradictions. If rows cannot be read at all, that alone. Raises: StoreError."""
-        with understood(self._path):
+        with translated_on_read(self._path):
             broken = list(self._unreadable())
             # The other checks rely on the types and the shape of rows, so they would report nonsense.
             if broken:
@@ -107,21 +107,21 @@ class IntegrityCheck:
             "JOIN trials t ON t.sequence = a.trial WHERE a.state NOT IN ('WAITING', 'RUNNING', 'UNKNOWN') "
             "ORDER BY a.trial, a.number"
         )
-        with understood(self._path):
+        with translated_on_read(self._path):
             for trial, number, sequence, parameters, *rest in self._rows(query):
                 yield StoredAttempt(trial, number, sequence, read_stored_value(parameters), *rest)
 
     def metrics(self, attempt: StoredAttempt) -> dict[int, tuple[bool, str]]:
         """Return the attempt's metrics by their index: whether it is the final one, and its value as JSON text."""
         query = "SELECT idx, final, value FROM metrics WHERE trial = ? AND attempt = ?"
-        with understood(self._path):
+        with translated_on_read(self._path):
             rows = self._rows(query, attempt.sequence, attempt.number)
             return {index: (bool(final), json.dumps(read_stored_value(value))) for index, final, value in rows}
 
     def attributes(self, attempt: StoredAttempt) -> dict[int, tuple[str, str]]:
         """Return what the attempt set by the index of the report: the name, and the value as JSON text."""
         query = "SELECT idx, name, value FROM attributes WHERE trial = ? AND attempt = ?"
-        with understood(self._path):
+        with translated_on_read(self._path):
             rows = self._rows(query, attempt.sequence, attempt.number)
             return {index: (name, json.dumps(read_stored_value(value))) for index, name, value in rows}
 

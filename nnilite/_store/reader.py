@@ -31,7 +31,7 @@ from nnilite._store.rows import (
     make_metric,
     make_trial,
 )
-from nnilite._store.store_errors import closed, understood
+from nnilite._store.store_errors import closed, translated_on_read
 from nnilite._store.stored_values import read_stored_value
 from nnilite._store.trial_remarks import WITH_TAG, find_remarks
 from nnilite.errors import NotFound
@@ -119,7 +119,7 @@ class Reader:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._guarded, work, *arguments)
 
     def _guarded(self, work: Callable[..., T], *arguments: Any) -> T:
-        with understood(self._path):
+        with translated_on_read(self._path):
             return work(*arguments)
 
     def _rows(self, query: str, *values: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from nnilite._experiments.nni_folders import is_uncertain
 from nnilite._store.contents import check_objects
 from nnilite._store.database_file import open_read_only
 from nnilite._store.resume_reader import list_calls
-from nnilite._store.store_errors import understood
+from nnilite._store.store_errors import translated_on_read
 from nnilite._store.stored_values import read_stored_value
 from nnilite.errors import NotFound
 from nnilite.records import Json
@@ -42,6 +42,6 @@ def read_calls(path: Path) -> list[Call]:
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise NotFound(f"There is no database {path}.")
-    with understood(path), contextlib.closing(open_read_only(path)) as db:
+    with translated_on_read(path), contextlib.closing(open_read_only(path)) as db:
         check_objects(db, path)
         yield db

@@ -12,7 +12,7 @@ from nnilite._engine import messages
 from nnilite._store.contents import check_experiment_limits, read_moment
 from nnilite._store.database_file import DatabaseFile
 from nnilite._store.rows import ATTEMPT_COLUMNS, TRIAL_COLUMNS, call_from, make_attempt, make_trial
-from nnilite._store.store_errors import understood
+from nnilite._store.store_errors import translated_on_read
 from nnilite._store.stored_values import read_stored_value
 from nnilite.records import DRILLED, UNSTARTED, Attempt, ExperimentState, JobState, Json, Trial, TrialState
 from nnilite.tuner import Call
@@ -29,13 +29,13 @@ class ResumeReader:
 
     def find_revision(self) -> int:
         """Return the number of the last write that changed a trial."""
-        with understood(self._file.path, retried=True):
+        with translated_on_read(self._file.path, retried=True):
             return int(self._file.one("SELECT COALESCE(MAX(revision), 0) FROM trials"))
 
     def find_next_numbers(self) -> tuple[int, int]:
         """Return the next trial's sequence and parameter id."""
         # Each maximum has a query of its own: SQLite takes a single one from its index, and else reads all rows.
-        with understood(self._file.path, retried=True):
+        with translated_on_read(self._file.path, retried=True):
             return (
                 int(self._file.one("SELECT COALESCE(MAX(sequence) + 1, 0) FROM trials")),
                 int(self._file.one("SELECT COALESCE(MAX(parameter_id) + 1, 0) FROM trials")),
@@ -43,17 +43,17 @@ class ResumeReader:
 
     def settings(self, defaults: messages.Settings) -> messages.Settings:
         """Return the limits of the config, with the user's later changes."""
-        with understood(self._file.path, retried=True):
+        with translated_on_read(self._file.path, retried=True):
             return replace(defaults, **check_experiment_limits(self._file.meta("limits")))
 
     def moment(self, key: str) -> float | None:
         """Return `created` or `ended`, in seconds since the epoch."""
-        with understood(self._file.path, retried=True):
+        with translated_on_read(self._file.path, retried=True):
             return read_moment(self._file.meta(key))
 
     def snapshot(self, maximize: bool) -> messages.Snapshot:
         """Return what the rules need to continue."""
-        with understood(self._file.path, retried=True):
+        with translated_on_read(self._file.path, retried=True):
             counts = self._file.db.execute("SELECT state, COUNT(*) FROM trials GROUP BY state").fetchall()
             next_sequence, next_parameter_id = self.find_next_numbers()
             return messages.Snapshot(
@@ -95,7 +95,7 @@ class ResumeReader:
     def ended_trials(self) -> list[tuple[str, int]]:
         """Return the ended trials, in the order of their ends, and the number of the latest attempt of each."""
         query = f"SELECT id, attempt FROM trials WHERE state NOT IN {_UNENDED} ORDER BY ended, sequence"
-        with understood(self._file.path, retried=True):
+        with translated_on_read(self._file.path, retried=True):
             return [(str(trial), int(attempt)) for trial, attempt in self._file.db.execute(query)]
 
     def _sum_spent(self) -> Iterator[tuple[str, float]]:
@@ -121,7 +121,7 @@ class ResumeReader:
 
     def attempt(self, trial: str, number: int) -> tuple[Trial, Attempt, int] | None:
         """Return a trial, its attempt with that number, and how many reports that has made; None if missing."""
-        with understood(self._file.path, retried=True):
+        with translated_on_read(self._file.path, retried=True):
             row = self._file.db.execute(f"SELECT {TRIAL_COLUMNS} FROM trials WHERE id = ?", (trial,)).fetchone()
             if row is None:
                 return None
@@ -142,12 +142,12 @@ class ResumeReader:
 
     def calls(self, until: int) -> list[Call]:
         """Return the first `until` calls of the tuner, in order."""
-        with understood(self._file.path, retried=True):
+        with translated_on_read(self._file.path, retried=True):
             return list_calls(self._file.db, until=until)
 
     def last_space(self) -> Json:
         """Return the search space as the user last changed it; None if it was never changed."""
-        with understood(self._file.path, retried=True):
+        with translated_on_read(self._file.path, retried=True):
             return read_stored_value(
                 self._file.one("SELECT value FROM calls WHERE kind = 'space' ORDER BY number DESC LIMIT 1")
             )
@@ -156,7 +156,7 @@ class ResumeReader:
         """Return for how long at least one trial was running, in seconds."""
         query = "SELECT started, COALESCE(ended, started) FROM attempts WHERE started IS NOT NULL ORDER BY started"
         busy, until = 0.0, 0.0
-        with understood(self._file.path, retried=True):
+        with translated_on_read(self._file.path, retried=True):
             # Trials that run side by side count once: only what lies after the last end so far is added.
             for start, end in self._file.db.execute(query):
                 busy += max(0.0, end - max(start, until))
@@ -171,7 +171,7 @@ class ResumeReader:
             "WHERE m.final = 0 ORDER BY t.sequence, m.idx"
         )
         found: dict[str, messages.History] = {}
-        with understood(self._file.path, retried=True):
+        with translated_on_read(self._file.path, retried=True):
             for trial, attempt, state, value in self._file.db.execute(query):
                 ended = TrialState(state).ended
                 entry = found.setdefault(trial, (trial, attempt, [], ended, state == "SUCCEEDED"))

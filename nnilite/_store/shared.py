@@ -20,7 +20,7 @@ from nnilite._store.rows import (
     make_trial,
 )
 from nnilite._store.statements import write_records
-from nnilite._store.store_errors import understood
+from nnilite._store.store_errors import translated_on_read
 from nnilite.errors import StoreError
 from nnilite.records import Attempt, Json, Metric, Trial
 from nnilite.tuner import Call
@@ -71,7 +71,7 @@ class SharedStore:
 
     def check(self) -> None:
         """Check all of the database, as it may come from anywhere. Raises: StoreError."""
-        with understood(self.path):
+        with translated_on_read(self.path):
             try:
                 check_schema(self.file.db, SCHEMA)
                 check_rows(self.file.db)
@@ -80,7 +80,7 @@ class SharedStore:
 
     def cursor(self) -> SharedCursor:
         """Return the end of all that is written by now. Raises: StoreError."""
-        with understood(self.path):
+        with translated_on_read(self.path):
             return SharedCursor(
                 self.resume_reader.find_revision(),
                 int(self.file.one("SELECT COALESCE(MAX(number), 0) FROM calls")),
@@ -89,14 +89,14 @@ class SharedStore:
 
     def after(self, seen: SharedCursor) -> News:
         """Return what was written after this. Raises: StoreError."""
-        with understood(self.path):
+        with translated_on_read(self.path):
             return News(list(self._trials(seen)), list_calls(self.file.db, after=seen.call), list(self._metrics(seen)))
 
     def running(self) -> list[tuple[Trial, Attempt]]:
         """Return the trials that have not ended, with their latest attempts."""
         query = f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE a.trial = ? AND a.number = ?"  # by its primary key
         open_ = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY sequence"
-        with understood(self.path):
+        with translated_on_read(self.path):
             found: list[tuple[Trial, Attempt]] = []
             for trial in [_check_sound(make_trial(row)) for row in self.file.db.execute(open_).fetchall()]:
                 row = self.file.db.execute(query, (trial.sequence, trial.attempt)).fetchone()

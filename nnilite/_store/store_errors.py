@@ -48,7 +48,7 @@ def translated(path: Path, *, retried: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def understood(path: Path, *, retried: bool = False) -> Iterator[None]:
+def translated_on_read(path: Path, *, retried: bool = False) -> Iterator[None]:
     """Do the same, also for rows that nnilite does not write, such as a text that is not JSON. For reading only."""
     try:
         with translated(path, retried=retried):

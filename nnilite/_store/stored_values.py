@@ -19,7 +19,7 @@ Check = Callable[[Any], bool]
 _TRIAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def maybe(check: Check) -> Check:
+def nullable(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
 

@@ -108,7 +108,7 @@ class TunerHost:
         of the configuration, such as the search space, is not for this tuner.
         """
         try:
-            await self._insist({"do": "nothing"}, after, None)
+            await self._retry({"do": "nothing"}, after, None)
         except _Refusal as refusal:
             raise ConfigError(refusal.message, Place(field=refusal.field)) from refusal
         return self._hears
@@ -138,7 +138,7 @@ class TunerHost:
                 except _Broken as error:
                     sent, failed = False, error
             if not sent:
-                answer = await self._insist(request, after, failed)
+                answer = await self._retry(request, after, failed)
             yield answer
 
     async def _send_all(self, requests: list[dict[str, Any]]) -> bool:
@@ -181,7 +181,7 @@ class TunerHost:
 
     # ------------------------------------------------------------ one call, made until it works
 
-    async def _insist(self, request: dict[str, Any], after: int, failed: _Broken | None) -> Any:
+    async def _retry(self, request: dict[str, Any], after: int, failed: _Broken | None) -> Any:
         """Repeat a request until it succeeds. `failed`: how the first try has ended, if there was one."""
         broken = failed or _Broken("")
         for attempt in range(_TRIES):

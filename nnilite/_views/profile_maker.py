@@ -100,7 +100,7 @@ def _add_spent(service: ServiceState, spent: Mapping[str, float]) -> ServiceStat
 
 async def list_experiments() -> Sequence[Listed]:
     """List all experiments of this machine that the registry knows."""
-    entries = await asyncio.to_thread(registry.everything)
+    entries = await asyncio.to_thread(registry.list_all)
     return [
         Listed(
             id=e.id,

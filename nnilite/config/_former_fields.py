@@ -171,7 +171,7 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
     if elsewhere := answer_in_section(path, word, names) or find_top_level_place(word):
         return f"; {elsewhere}"
     near = did_you_mean(name, names)
-    found = {} if _is_algorithm(path) and near.endswith("?") else _find_unless_slip(word, names)
+    found = {} if _is_algorithm(path) and near.endswith("?") else _find_unless_typo(word, names)
     if found:
         return _send_elsewhere(found, names, path)
     return near if len(names) <= _MOST_NAMED else _shorten(near)
@@ -192,7 +192,7 @@ def _find_place_in_command(word: str, names: Iterable[str]) -> str:
     return _COMMAND if word == "precommand" else ""
 
 
-def _find_unless_slip(word: str, names: Iterable[str]) -> dict[str, list[str]]:
+def _find_unless_typo(word: str, names: Iterable[str]) -> dict[str, list[str]]:
     """Return the platforms' fields of a name. One like `trialcomand` is not worth the second to import all of them."""
     is_slip = difflib.get_close_matches(word, map(normalize_name, names), n=1, cutoff=_SLIP)
     return _find_elsewhere().get(word, {}) if is_slip else find_platforms_of(word)

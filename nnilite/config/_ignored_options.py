@@ -97,7 +97,7 @@ class OptionWithoutEffect(NamedTuple):
 
 def find_options_without_effect(config: CheckedConfig) -> list[OptionWithoutEffect]:
     """Return what was set in a checked config and has no effect, each option once for each service."""
-    found = [*_find_of_manager(config)]
+    found = [*_find_manager_options(config)]
     shown = config.json()
     for service in config.services:
         cls = lookup.training_service_class(service.platform)
@@ -150,7 +150,7 @@ def _entry(value: object, key: str) -> ConfigField | None:
     return record_of(cls).entry(key)
 
 
-def _find_of_manager(config: CheckedConfig) -> Iterator[OptionWithoutEffect]:
+def _find_manager_options(config: CheckedConfig) -> Iterator[OptionWithoutEffect]:
     """Yield what the manager itself ignores, whatever the platforms."""
     of_a_service = any(section._settings.debug for section in _read_sections(config))
     if config.debug and config.log_level != "debug" and not of_a_service:
@@ -163,7 +163,7 @@ def _find_of_manager(config: CheckedConfig) -> Iterator[OptionWithoutEffect]:
             if value:
                 yield OptionWithoutEffect(option, "", alone)
     for section, service in zip(_read_sections(config), config.services, strict=True):
-        yield from _find_of_section(config, section, service)
+        yield from _find_section_options(config, section, service)
 
 
 def _list_algorithms(config: CheckedConfig) -> Iterator[tuple[str, AlgorithmConfig]]:
@@ -180,7 +180,7 @@ def _read_sections(config: CheckedConfig) -> Sequence[Any]:
     return given if isinstance(given, list) else [given]
 
 
-def _find_of_section(config: CheckedConfig, section: Any, service: Service) -> Iterator[OptionWithoutEffect]:
+def _find_section_options(config: CheckedConfig, section: Any, service: Service) -> Iterator[OptionWithoutEffect]:
     if section._settings.debug:
         yield OptionWithoutEffect("debug", service.name, "set it, or logLevel, at the top level")
     weighted = len(config.services) > 1 and config.placement == "weighted"

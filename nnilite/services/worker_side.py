@@ -24,7 +24,7 @@ from nnilite._keeper.attempt_kill import PATIENCE_S, USUAL_GRACE_S, is_stopped, 
 from nnilite._keeper.enclosed import FOLDER, EnclosedFolder, UnsafeName
 from nnilite._keeper.folder import WRITER_SUFFIX
 from nnilite._keeper.folder_looks import FolderHangs, FolderLook, FolderLooks, LookResult
-from nnilite._keeper.folder_owner import is_laid_by_others
+from nnilite._keeper.folder_owner import is_made_by_others
 from nnilite._keeper.plain_file import NotRegularFile, is_folder_there, is_there, open_regular
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
 from nnilite._keeper.tar_stream import DamagedTar, unpack_checkpoint
@@ -55,7 +55,7 @@ __all__ = [
     "fetch_command",
     "identity",
     "is_folder_there",
-    "is_laid_by_others",
+    "is_made_by_others",
     "is_running",
     "is_stopped",
     "is_there",
@@ -100,4 +100,5 @@ def sources() -> Dict[str, str]:
 # The old names, which go with version 0.2.
 NotOrdinary = NotRegularFile
 SlowFolder = FolderHangs
+is_laid_by_others = is_made_by_others
 open_ordinary = open_regular

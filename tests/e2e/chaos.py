@@ -143,12 +143,12 @@ class Chaos:
             bag = bag or self.luck.sample(sorted(kinds), len(kinds))
             name = bag.pop()
             if not any(trouble.name == name for trouble in self.passing):
-                self._strike(name, kinds[name])
+                self._interrupt_one(name, kinds[name])
         while self.passing:
             self._end_passing()
             pause(0.05, "the last troubles pass by themselves")
 
-    def _strike(self, name: str, fault: Callable[[], bool | None]) -> None:
+    def _interrupt_one(self, name: str, fault: Callable[[], bool | None]) -> None:
         self._note(name)
         if fault() is None:
             self.struck[name] += 1

@@ -44,7 +44,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
     trials = [NniTrial("AAAAA", {"x": 0.5}, 0, final=0.25), NniTrial("BBBBB", {"x": 0.75}, 1, final=0.5, number=1)]
     yield make(tmp_path / "home", NniFolder(trials=trials))
-    for entry in registry.everything():
+    for entry in registry.list_all():
         if entry.alive and entry.origin is not None:
             managers.stop(entry)
 

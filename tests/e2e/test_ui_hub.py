@@ -72,7 +72,7 @@ def page(page_url: str, look: Any) -> Any:
 
 def listing(page_url: str, look: Any, **options: Any) -> Any:
     """The list on the page that the tests share, signed in by a new link, as the first link may have been used."""
-    found = look(f"{page_url.partition('#')[0]}#/overview", sign_in=hub_server.link_of_running, **options)
+    found = look(f"{page_url.partition('#')[0]}#/overview", sign_in=hub_server.find_served_address, **options)
     rows(found).first.wait_for()
     return found
 
@@ -81,7 +81,7 @@ def listing(page_url: str, look: Any, **options: Any) -> Any:
 def fresh_page(page_url: str, open_page: Any) -> Any:
     """A page for a test that ticks experiments, types a configuration or changes the page's functions."""
     found = open_page()
-    found.goto(hub_server.link_of_running())
+    found.goto(hub_server.find_served_address())
     rows(found).first.wait_for()
     return found
 
@@ -321,7 +321,7 @@ def test_columns_are_chosen_sorted_by_and_remembered(page: Any, open_page: Any) 
     cells = page.locator("td.extra-cell").all_inner_texts()
     assert len(cells) == rows(page).count()
     other = open_page()
-    other.goto(hub_server.link_of_running())
+    other.goto(hub_server.find_served_address())
     other.get_by_role("columnheader", name=name, exact=True).wait_for()
     other.get_by_role("button", name="Columns").click()
     other.get_by_role("button", name="Restore the default columns").click()

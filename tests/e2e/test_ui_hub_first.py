@@ -40,7 +40,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_the_first_page_starts_an_example_that_finds_something(home: Path, open_page: Any) -> None:
     page = open_page(viewport={"width": 400, "height": 800})
-    page.goto(hub_server.link_of_running())
+    page.goto(hub_server.find_served_address())
     page.get_by_role("button", name="Start an example").wait_for()
     assert faults(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 400

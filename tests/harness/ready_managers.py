@@ -15,7 +15,7 @@ import pytest
 
 from harness.ready_programs import ForkedProgram, ProgramTemplate
 from nnilite._running import manager_process
-from nnilite._running.manager_process import ManagerProcess, stand_by
+from nnilite._running.manager_process import ManagerProcess, start_standby
 
 PROGRAM = Path(__file__).parents[1] / "manager_template.py"
 FOLDERS = ("tests/e2e/", "tests/platforms/", "tests/services/")
@@ -40,10 +40,10 @@ class ManagerTemplate:
         self._template = ProgramTemplate(PROGRAM, "nnilite._manager")
         self.end = self._template.end
 
-    def stand_by(self) -> ManagerProcess:
-        """Do what `nnilite._running.manager_process.stand_by` does."""
+    def start_standby(self) -> ManagerProcess:
+        """Do what `nnilite._running.manager_process.start_standby` does."""
         if not self._template.serves(os.environ):
-            return stand_by()
+            return start_standby()
         early_words = os.fdopen(os.memfd_create("early words"), "w+b")
         (heard, told), (ready, low) = os.pipe(), os.pipe()
         surroundings: Any = {"environment": os.environ, "folder": Path.cwd()}
@@ -67,6 +67,6 @@ def manager_template() -> Iterator[ManagerTemplate]:
 def _ready_managers(request: pytest.FixtureRequest, manager_template: ManagerTemplate) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.node.nodeid.startswith(FOLDERS):
-            for way in ("stand_by", "fork"):
-                patch.setattr(manager_process, way, manager_template.stand_by)
+            for way in ("start_standby", "fork"):
+                patch.setattr(manager_process, way, manager_template.start_standby)
         yield

@@ -77,7 +77,7 @@ def test_a_removal_whose_moment_is_not_over_is_in_no_group() -> None:
 
 def test_in_a_hurry_removals_wait_for_their_moment_alone() -> None:
     calls = queue(remove(0))
-    calls.hasten()
+    calls.expedite_removals()
     assert [calls.other(10.0), calls.other(10.1)] == [None, remove(0)]
 
 

@@ -311,7 +311,7 @@ def test_the_end_waits_for_what_is_being_read(hub: Client, monkeypatch: pytest.M
 
     monkeypatch.setattr(digests, "_digest", slow)
     found = digests.Digests()
-    found.read_known(registry.everything())
+    found.read_known(registry.list_all())
     assert begun.wait(60)
     closing = threading.Thread(target=found.close)
     closing.start()
@@ -334,7 +334,7 @@ def test_the_end_does_not_wait_for_a_manager_that_hangs(hub: Client, monkeypatch
     monkeypatch.setattr(digests, "_digest", hang)
     found = digests.Digests()
     with managing("first"):
-        [entry] = registry.everything()
+        [entry] = registry.list_all()
         found.read_known([entry, replace(entry, id="second")])
         assert begun.wait(60)
         found.close()
@@ -346,7 +346,7 @@ def test_the_end_does_not_wait_for_a_manager_that_hangs(hub: Client, monkeypatch
 def test_a_page_that_asks_while_the_hub_is_being_closed_gets_what_is_known(hub: Client) -> None:
     found = digests.Digests()
     found.close()
-    assert found.read_known(registry.everything()) == {}
+    assert found.read_known(registry.list_all()) == {}
 
 
 @contextmanager
@@ -420,8 +420,8 @@ def test_a_digest_for_which_there_is_no_thread_is_read_later(hub: Client, monkey
     found = digests.Digests()
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse_thread)
-        assert found.read_known(registry.everything()) == {}
-    eventually(lambda: "first" in found.read_known(registry.everything()), 60)
+        assert found.read_known(registry.list_all()) == {}
+    eventually(lambda: "first" in found.read_known(registry.list_all()), 60)
     found.close()
 
 

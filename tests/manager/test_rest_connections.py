@@ -205,7 +205,7 @@ async def test_a_server_that_ends_keeps_its_port_and_answers_nobody(tmp_path: Pa
     """Programs that take it for alive send the token there: nobody else may have the port so long."""
     # no system gives such a port to a program that asks for any
     server = listen(make_application(filled(tmp_path)), "127.0.0.1", free_port())
-    server.turn_away()
+    server.refuse_connections()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     assert await asyncio.wait_for(reader.read(), 20) == b""
     writer.close()

@@ -23,8 +23,8 @@ from nnilite_redis._convert import (
     Requirements,
     WorkerFacts,
     explain_wait,
+    find_blocking_experiment,
     find_requirements,
-    find_whom_it_waits_for,
     ordinal,
     read_requirements,
     read_worker_facts,
@@ -98,12 +98,13 @@ def test_a_trial_that_lacks_but_a_slot_says_whom_it_waits_for():
     claims = [claim_of("nni-a-1-0", "a", 2, (5, 0)), claim_of("nni-b-1-0", "b", 0, (7, 0))]
     places = [QueuePlace("nni-c-1-0", "q", (6, 0))]
     view = PoolView([worker("w")], places=places, shares=PoolShares(["d"], claims))
-    whom = find_whom_it_waits_for("nni-c-1-0", "c", SlotTerms(1), view)
+    whom = find_blocking_experiment("nni-c-1-0", "c", SlotTerms(1), view)
     assert whom == "waits for experiment a, whose priority 2 is higher"
     assert explain_wait(1, Requirements(), view, START, whom) == f"1st in the queue; {whom}"
-    assert find_whom_it_waits_for("nni-c-1-0", "c", SlotTerms(1, 3), view).endswith("1 of 1 (maxSlots) are taken, by d")
-    assert find_whom_it_waits_for("nni-c-1-0", "c", SlotTerms(2, 3), view) == ""
-    assert find_whom_it_waits_for("nni-c-1-0", "c", SlotTerms(), view) == ""
+    blocking = find_blocking_experiment("nni-c-1-0", "c", SlotTerms(1, 3), view)
+    assert blocking.endswith("1 of 1 (maxSlots) are taken, by d")
+    assert find_blocking_experiment("nni-c-1-0", "c", SlotTerms(2, 3), view) == ""
+    assert find_blocking_experiment("nni-c-1-0", "c", SlotTerms(), view) == ""
 
 
 class Walked(list[QueuePlace]):
@@ -119,7 +120,7 @@ class Walked(list[QueuePlace]):
 def test_a_queue_is_gone_through_once_however_many_trials_wait_in_it():
     places = Walked(QueuePlace(f"nni-c-{n}-0", "q", (1000 + n, 0)) for n in range(1000))
     view = PoolView([worker("w")], places=places, shares=PoolShares(["d"], ()))
-    waits = {find_whom_it_waits_for(place.job, "c", SlotTerms(1), view) for place in list(places)}
+    waits = {find_blocking_experiment(place.job, "c", SlotTerms(1), view) for place in list(places)}
     assert waits == {"waits for a slot of this pool: 1 of 1 (maxSlots) are taken, by d"}
     assert places.walks == 2, "by this test, and by the view"
 
@@ -243,7 +244,7 @@ async def test_a_job_whose_lease_could_not_be_written_is_begun_at_a_later_look(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(leases, "write_private", refuse)
-    monkeypatch.setattr(leases.Leases, "see_to_guard", lambda self: None)
+    monkeypatch.setattr(leases.Leases, "ensure_guard", lambda self: None)
     monkeypatch.setattr(Intake, "prepare", lambda self, attempt: prepared.append(attempt.name))
     taken = ClaimedJob("nni-Ex-Tr-0", task_of(job(), CONFIG, "code.tar.gz", "keeper-1"), "queue", "1")
 

@@ -63,7 +63,7 @@ async def ended(stream: Says, heard: list[Any]) -> None:
 @pytest.mark.parametrize(("mark", "kind"), [(b', "missing": true', RemoteFileMissing), (b"", MachineError)])
 def test_what_a_machine_no_longer_has_is_told_from_other_refusals(mark: bytes, kind: type[MachineError]) -> None:
     with pytest.raises(MachineError, match="is gone") as raised:
-        Says(b'{"error": "the folder is gone"%s, "nonce": "n"}\n' % mark).hear("n")
+        Says(b'{"error": "the folder is gone"%s, "nonce": "n"}\n' % mark).read_message("n")
     assert type(raised.value) is kind
 
 

@@ -37,14 +37,14 @@ def preload(caplog: pytest.LogCaptureFixture) -> MachinePreload:
 def test_a_memory_that_cannot_be_is_not_shown(
     preload: MachinePreload, caplog: pytest.LogCaptureFixture, memory: Any
 ) -> None:
-    assert preload.hear({"event": "preloaded", "memory": memory})
+    assert preload.handle_event({"event": "preloaded", "memory": memory})
     assert caplog.messages == ["the preloader of machine box is ready"]
 
 
 def test_an_event_without_its_fields_is_heard(preload: MachinePreload) -> None:
-    assert preload.hear({"event": "preloaded"})
-    assert preload.hear({"event": "not preloaded"})
-    assert not preload.hear({"event": "ended"})
+    assert preload.handle_event({"event": "preloaded"})
+    assert preload.handle_event({"event": "not preloaded"})
+    assert not preload.handle_event({"event": "ended"})
 
 
 async def test_each_kind_of_event_is_logged_once_for_each_connection(
@@ -54,7 +54,7 @@ async def test_each_kind_of_event_is_logged_once_for_each_connection(
     for _ in range(2):
         caplog.clear()
         for _ in range(100):
-            preload.hear({"event": "not preloaded", "message": "x" * 1_000_000})
+            preload.handle_event({"event": "not preloaded", "message": "x" * 1_000_000})
         assert len(caplog.messages) == 1
         assert len(caplog.messages[0]) < 2000
         await preload.order()  # another connection

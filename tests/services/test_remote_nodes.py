@@ -169,7 +169,7 @@ async def test_a_machine_that_fails_right_when_its_service_closes_does_not_hold_
         comes.set()
         await asyncio.wait_for(failure, 60)  # as calls of its session do
 
-    monkeypatch.setattr(Machine, "_come_up", come_up)
+    monkeypatch.setattr(Machine, "_bring_up", come_up)
     config = RemoteConfig([MachineConfig(host="a", user="u")])
     machines = Machines(config, context_with(tmp_path, 1), PendingCommands(tmp_path / "owed.json"))
     machines.start(Mock())

@@ -137,7 +137,7 @@ async def test_a_fault_of_ours_sets_a_machine_aside_and_it_is_tried_again(tmp_pa
         raise KeyError("cached")
 
     monkeypatch.setattr("nnilite_remote._machine._FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(box, "_come_up", come_up)
+    monkeypatch.setattr(box, "_bring_up", come_up)
     running = asyncio.create_task(box.run())
     await asyncio.wait_for(box.tried.wait(), 60)
     assert (box.state, box.trouble, box.lasting) == ("down", "an internal error: KeyError('cached')", False)

@@ -264,7 +264,7 @@ def test_the_process_passes_through_results_without_noise_and_knows_what_it_beli
     process = MaternProcess(scales, features, values - values.mean())
     mean, deviation = process.predict(features)
     assert np.abs(mean - values + values.mean()).max() < 0.1
-    assert process.believing(np.array([[0.5, 0.5]])).predict(np.array([[0.5, 0.5]]))[1][0] < 0.01
+    assert process.condition_on_mean(np.array([[0.5, 0.5]])).predict(np.array([[0.5, 0.5]]))[1][0] < 0.01
     assert deviation.max() < process.predict(np.array([[3.0, 3.0]]))[1][0]
 
 

@@ -35,9 +35,9 @@ def group_of(folder):
     group.lines.open(ports)
     caller = node_link.Caller([("127.0.0.1", ports[0])], "s", 1, "run", lambda: None)
     caller.call()
-    line = until(lambda: group.hear(0) or caller.accept())
+    line = until(lambda: group.process_messages(0) or caller.accept())
     line.send({"hello": NODE})
-    until(lambda: group.hear(0) or group.members)
+    until(lambda: group.process_messages(0) or group.members)
     group.begin({**NODE, "host": "near"})
     try:
         yield group, line
@@ -49,7 +49,7 @@ def group_of(folder):
 def test_a_node_that_speaks_but_never_ends_its_processes_is_left_out(tmp_path):
     with group_of(tmp_path) as (group, line):
         group.stop()
-        until(lambda: line.send({"ranks": []}) or group.hear(10) or not group.members)
+        until(lambda: line.send({"ranks": []}) or group.process_messages(10) or not group.members)
         assert group.losses == ["node 1 (far) has not ended its processes for 80 s"]
 
 
@@ -61,7 +61,7 @@ def test_a_node_that_comes_when_the_first_rank_has_succeeded_changes_nothing():
 def test_a_node_tells_how_its_own_processes_have_ended(tmp_path):
     with group_of(tmp_path) as (group, line):
         line.send({"start": 0, "ranks": [RECORD], "output": [1, 0, base64.b64encode(b"text").decode()]})
-        until(lambda: group.hear(0) or group.failure)
+        until(lambda: group.process_messages(0) or group.failure)
         assert group.failure == ("rank 1 on far: exit code 3", 3)
         assert (tmp_path / "roles" / "rank-1.log").read_bytes() == b"text"
 
@@ -84,7 +84,7 @@ def test_a_node_cannot_speak_for_others_or_end_the_first_one_by_what_makes_no_se
     with group_of(tmp_path) as (group, line):
         known = group.lines.get(1)
         line.send({"start": 0, **message})
-        until(lambda: group.hear(0) or group.lines.get(1) is not known)
+        until(lambda: group.process_messages(0) or group.lines.get(1) is not known)
         assert (group.failure, group.losses, list((tmp_path / "roles").iterdir())) == (None, [], [])
         assert group.lines.get(1) is None
 

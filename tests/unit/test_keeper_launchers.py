@@ -271,8 +271,8 @@ def test_an_agent_that_is_gone_when_it_is_answered_does_no_harm(host):
     )
     server = AgentServer()
     server.names["first"] = 0
-    server.welcome(line)
-    server.hear()
+    server.accept_agent(line)
+    server.process_messages()
     assert (server.lines, closed) == ([], [1])
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from keeper_bench import Bench, pythons, running, until, zipapp
 from nnilite._keeper import attempt_run, fork_server, sdk_folder, spec
-from nnilite._keeper.command_start import find_cure, is_by_machine, split_plain_words
+from nnilite._keeper.command_start import find_cure, is_resource_shortage, split_plain_words
 from nnilite._keeper.wake import Wake
 from nnilite.records import EndCause
 from nnilite.services.keeper_folder import read_events
@@ -129,7 +129,8 @@ def test_a_command_that_cannot_be_started_is_not_the_fault_of_the_machine(tmp_pa
     with Bench(tmp_path) as bench:
         bench.run("true", code={"in_place": "/no/such/folder"})
         assert bench.callback.exits[0].cause is EndCause.ITSELF
-    assert [is_by_machine(OSError(number, "")) for number in (errno.EAGAIN, errno.ENOMEM, errno.E2BIG)] == [1, 1, 0]
+    numbers = (errno.EAGAIN, errno.ENOMEM, errno.E2BIG)
+    assert [is_resource_shortage(OSError(number, "")) for number in numbers] == [True, True, False]
     assert "(`ulimit -u`" in find_cure(OSError(errno.EAGAIN, ""))
     assert "(`ulimit -u`" in find_cure(RuntimeError("can't start new thread"))
     assert [find_cure(error) for error in (OSError(errno.E2BIG, ""), RuntimeError("no user"))] == ["", ""]

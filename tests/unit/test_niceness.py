@@ -110,14 +110,14 @@ def test_a_session_that_a_program_shares_with_others_stays_where_it_is(tmp_path:
     place = tmp_path / "self" / "autogroup"
     place.parent.mkdir()
     place.touch()
-    source = f"from nnilite._keeper.niceness import go_first; go_first({str(tmp_path)!r})"
+    source = f"from nnilite._keeper.niceness import raise_priority; raise_priority({str(tmp_path)!r})"
     for leads, written in [(False, ""), (True, "-10")]:
         subprocess.run([sys.executable, "-c", source], start_new_session=leads, check=True, timeout=60)
         assert place.read_text() == written
 
 
 def test_a_system_without_autogroups_is_no_trouble(tmp_path: Path) -> None:
-    source = f"from nnilite._keeper.niceness import go_first; go_first({str(tmp_path)!r})"
+    source = f"from nnilite._keeper.niceness import raise_priority; raise_priority({str(tmp_path)!r})"
     ran = subprocess.run(
         [sys.executable, "-c", source], start_new_session=True, capture_output=True, check=False, timeout=60
     )

@@ -34,6 +34,7 @@ def test_an_old_name_is_the_same_module_and_warns(name: str, monkeypatch: pytest
         (delivery, "Deliveries", "DeliveryCache"),
         (worker_side, "NotOrdinary", "NotRegularFile"),
         (worker_side, "SlowFolder", "FolderHangs"),
+        (worker_side, "is_laid_by_others", "is_made_by_others"),
         (worker_side, "open_ordinary", "open_regular"),
         (platform_http, "make_endable", "make_abortable"),
     ],

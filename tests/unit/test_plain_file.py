@@ -92,7 +92,7 @@ def test_a_folder_of_another_user_where_all_may_make_some_is_known(tmp_path: Pat
     os.lchown(tmp_path / "all/link", stranger, stranger)
     (tmp_path / "all/mine").mkdir()
     names = ("all/theirs", "all/link", "all/mine", "theirs", "mine")
-    assert [name for name in names if folder_owner.is_laid_by_others(str(tmp_path / name))] == [
+    assert [name for name in names if folder_owner.is_made_by_others(str(tmp_path / name))] == [
         "all/theirs",
         "all/link",
     ]
@@ -107,7 +107,7 @@ def test_a_folder_below_one_of_another_user_is_known_unless_it_was_there(tmp_pat
     for place in ("theirs", "theirs/below"):
         os.chown(tmp_path / place, stranger, stranger)
     found = {
-        (name, is_new): folder_owner.is_laid_by_others(str(tmp_path / name), is_new)
+        (name, is_new): folder_owner.is_made_by_others(str(tmp_path / name), is_new)
         for name in ("theirs/below", "theirs/mine", "mine")
         for is_new in (False, True)
     }

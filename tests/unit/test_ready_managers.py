@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness.ready_managers import ManagerTemplate
-from nnilite._running.manager_process import ManagerProcess, stand_by
+from nnilite._running.manager_process import ManagerProcess, start_standby
 from nnilite.testing import eventually
 
 pytestmark = pytest.mark.process
@@ -44,14 +44,14 @@ def surroundings(manager: ManagerProcess) -> dict[str, Any]:
 def test_a_forked_manager_has_the_surroundings_of_a_started_one(
     template: ManagerTemplate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    template.stand_by().__exit__()  # what the template keeps of earlier ones does not count
+    template.start_standby().__exit__()  # what the template keeps of earlier ones does not count
     monkeypatch.chdir(tmp_path)
-    with template.stand_by() as forked, stand_by() as started:
+    with template.start_standby() as forked, start_standby() as started:
         eventually(lambda: surroundings(forked) == surroundings(started))
 
 
 def test_a_forked_manager_says_why_it_cannot_start_and_ends(template: ManagerTemplate, tmp_path: Path) -> None:
-    with template.stand_by() as manager:
+    with template.start_standby() as manager:
         manager.begin(["--directory", str(tmp_path / "nothing"), "--mode", "resume"], detach=False)
         assert "cannot be locked" in (manager.answer() or {})["error"]
         assert manager._process.wait(60) == 1
@@ -59,13 +59,13 @@ def test_a_forked_manager_says_why_it_cannot_start_and_ends(template: ManagerTem
 
 
 def test_a_forked_manager_that_is_not_begun_ends_with_its_context(template: ManagerTemplate) -> None:
-    with template.stand_by() as manager:
+    with template.start_standby() as manager:
         pass
     assert manager._process.wait(60) == -9
 
 
 def test_the_end_of_a_manager_is_still_told_once_no_more_are_wanted(template: ManagerTemplate) -> None:
-    with template.stand_by() as manager:
+    with template.start_standby() as manager:
         ending = threading.Thread(target=template.end)
         ending.start()
         eventually(lambda: template._template._channel.fileno() == -1)
@@ -77,5 +77,5 @@ def test_what_python_reads_at_its_start_is_read_by_a_new_process(
     template: ManagerTemplate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    with template.stand_by() as manager:
+    with template.start_standby() as manager:
         assert isinstance(manager._process, subprocess.Popen)

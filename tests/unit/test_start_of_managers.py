@@ -122,7 +122,7 @@ Standing = tuple[subprocess.Popen[bytes], ManagerProcess]
 @pytest.fixture
 def standing() -> Iterator[Standing]:
     """A process that stands by, and what its starter has of it."""
-    manager = manager_process.stand_by()
+    manager = manager_process.start_standby()
     process = manager._process
     with manager:
         yield process, manager

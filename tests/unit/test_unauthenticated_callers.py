@@ -44,7 +44,7 @@ def test_the_newer_half_has_the_time_for_a_request() -> None:
 
 def test_those_who_only_connect_close_nobody_who_has_sent_a_head() -> None:
     callers = full()
-    assert callers.hear(7) is None
+    assert callers.note_valid_head(7) is None
     for later in range(MOST, 20 * MOST):
         if callers.is_full:
             assert callers.remove_one() != 7
@@ -54,9 +54,9 @@ def test_those_who_only_connect_close_nobody_who_has_sent_a_head() -> None:
 
 def test_heads_have_half_the_room_and_close_one_of_their_own() -> None:
     callers = full()
-    assert [callers.hear(caller) for caller in range(MOST // 2)] == [None] * (MOST // 2)
-    assert callers.hear(0) is None, "it has been heard before"
-    closed = callers.hear(MOST - 1)
+    assert [callers.note_valid_head(caller) for caller in range(MOST // 2)] == [None] * (MOST // 2)
+    assert callers.note_valid_head(0) is None, "it has been heard before"
+    closed = callers.note_valid_head(MOST - 1)
     assert closed in range(MOST // 2)
     assert closed not in callers
     assert len(callers) == MOST - 1
@@ -65,13 +65,13 @@ def test_heads_have_half_the_room_and_close_one_of_their_own() -> None:
 def test_where_nobody_is_silent_one_of_the_others_is_taken() -> None:
     callers: UnauthenticatedCallers[str] = UnauthenticatedCallers(MOST)
     callers.add("a")
-    callers.hear("a")
+    callers.note_valid_head("a")
     assert (callers.remove_one(), callers.remove_one()) == ("a", None)
 
 
 def test_who_has_gone_is_not_there() -> None:
     callers = full()
-    callers.hear(1)
+    callers.note_valid_head(1)
     callers.remove(1)
     callers.remove(2)
     assert (1 in callers, 2 in callers, len(callers)) == (False, False, MOST - 2)

@@ -92,7 +92,7 @@ class FrameworkControllerConfig(ClusterConfig):
         return self.barrier if self.barrier is not None else sum(role.task_number for role in self.given) > 1
 
 
-def _make_test_of_all(name: str) -> Callable[[FrameworkControllerConfig, Mapping[str, Json]], bool]:
+def _make_all_roles_check(name: str) -> Callable[[FrameworkControllerConfig, Mapping[str, Json]], bool]:
     """Return the test whether each task role says something itself."""
     return lambda config, settings: all(getattr(role, name) not in (None, "") for role in config.given)
 
@@ -102,12 +102,12 @@ IGNORED = (
         "trialCommand",
         "each task role has a command of its own",
         "where each role has a `command`",
-        _make_test_of_all("command"),
+        _make_all_roles_check("command"),
     ),
     gpus_are_unused(
         "each task role has a gpuNumber of its own",
         "where each role has a `gpuNumber`",
-        _make_test_of_all("gpu_number"),
+        _make_all_roles_check("gpu_number"),
     ),
     IgnoredOption(
         "barrierImage",

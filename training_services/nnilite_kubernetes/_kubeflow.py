@@ -220,7 +220,7 @@ _COMPUTING = ("worker", "master", "chief")
 _ROLES = (*_COMPUTING, "ps", "evaluator", "launcher")
 
 
-def _make_test_of_all(name: str, roles: Sequence[str]) -> Callable[[KubeflowConfig, Mapping[str, Json]], bool]:
+def _make_all_roles_check(name: str, roles: Sequence[str]) -> Callable[[KubeflowConfig, Mapping[str, Json]], bool]:
     """Return the test whether each of these roles that a trial has says something itself."""
 
     def holds(config: KubeflowConfig, settings: Mapping[str, Json]) -> bool:
@@ -234,12 +234,12 @@ IGNORED = (
         "trialCommand",
         "each role has a command of its own",
         "where each role has a `command`",
-        _make_test_of_all("command", _ROLES),
+        _make_all_roles_check("command", _ROLES),
     ),
     gpus_are_unused(
         "each role has a gpuNumber of its own",
         "where each role has a `gpuNumber`",
-        _make_test_of_all("gpu_number", _COMPUTING),
+        _make_all_roles_check("gpu_number", _COMPUTING),
     ),
     *(IgnoredOption(f"{role}.codeDirectory", "trialCodeDirectory counts") for role in _ROLES),
     IgnoredOption(

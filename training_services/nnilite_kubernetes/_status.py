@@ -159,7 +159,7 @@ def _judge_end(facts: Facts, pod: Json, end: JobStatus) -> JobStatus | None:
 
 def _is_by_answer(pod: Json, roles: Sequence[Role]) -> bool:
     """Return whether the keeper reports that an answer of the manager asked for the end, not a signal."""
-    word = _read_keepers_word(_find_container_state(pod, _name_container(pod, roles)).get("terminated"))
+    word = _read_keeper_message(_find_container_state(pod, _name_container(pod, roles)).get("terminated"))
     return word is not None and word.get("cause") != _INTERRUPTED
 
 
@@ -210,7 +210,7 @@ def judge_pod_end(pod: Json, container: str) -> JobStatus | None:
     """Return how a pod ended, None if it has not. CANCELED: it received SIGTERM from an unknown sender."""
     host = find_node(pod)
     terminated = _find_container_state(pod, container).get("terminated")
-    word = _read_keepers_word(terminated)
+    word = _read_keeper_message(terminated)
     judged = _judge_by_keeper(word, terminated, host) if terminated and word is not None else None
     if judged is not None and judged.state is not JobState.CANCELED:
         return judged
@@ -282,7 +282,7 @@ def find_node(pod: Json) -> str:
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
-def _read_keepers_word(terminated: Json | None) -> Json | None:
+def _read_keeper_message(terminated: Json | None) -> Json | None:
     try:
         word = json.loads((terminated or {}).get("message") or "")["nnilite"]
     except (ValueError, TypeError, KeyError, RecursionError):

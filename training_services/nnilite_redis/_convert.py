@@ -215,7 +215,7 @@ def ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def find_whom_it_waits_for(job: str, experiment: str, terms: SlotTerms, view: PoolView) -> str:
+def find_blocking_experiment(job: str, experiment: str, terms: SlotTerms, view: PoolView) -> str:
     """Return the experiment that a queued job waits for, where slots are shared.
 
     "" if it needs none, or could have one.
@@ -231,7 +231,7 @@ def find_whom_it_waits_for(job: str, experiment: str, terms: SlotTerms, view: Po
 def explain_wait(number: int, required: Requirements, view: PoolView, start: str, whom: str = "") -> str:
     """Return why a job waits, and what would help.
 
-    `start`: the command with which a worker joins. `whom`: see `find_whom_it_waits_for`.
+    `start`: the command with which a worker joins. `whom`: see `find_blocking_experiment`.
     """
     place = f"{ordinal(number)} in the queue" if number else "in the queue"
     well = view.well

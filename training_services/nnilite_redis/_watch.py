@@ -16,8 +16,8 @@ from nnilite_redis._convert import (
     PoolView,
     Requirements,
     explain_wait,
+    find_blocking_experiment,
     find_requirements,
-    find_whom_it_waits_for,
     judge_silent,
     read_worker_facts,
     start_command,
@@ -142,7 +142,7 @@ class PoolWatch:
             return await self._queue_anew(name)
         job = self._jobs.get(name)
         required = find_requirements(job, self._config) if job else Requirements(frozenset(self._config.worker_labels))
-        whom = find_whom_it_waits_for(name, self._experiment, self.terms, self._view)
+        whom = find_blocking_experiment(name, self._experiment, self.terms, self._view)
         return JobStatus(
             JobState.WAITING, explain_wait(number, required, self._view, start_command(self._config), whom)
         )

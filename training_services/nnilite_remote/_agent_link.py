@@ -86,9 +86,9 @@ class AgentStream:
         settings = {**settings, "nonce": nonce, "path_front": bool(self._python_path)}
         with contextlib.suppress(LinkLost):  # where nobody listens, something may have been said about it
             self.send(b"".join(program()) + json.dumps(settings).encode("ascii") + b"\n")
-        return self.hear(nonce)
+        return self.read_message(nonce)
 
-    def hear(self, nonce: str) -> dict[str, Any]:
+    def read_message(self, nonce: str) -> dict[str, Any]:
         """Return the next message with this nonce, without what a shell prints before it. Raises: MachineError."""
         noise = b""
         while len(noise) < _MAX_NOISE_BYTES:
@@ -326,16 +326,16 @@ def upload(stream: AgentStream, settings: dict[str, Json], source: Path, progres
             try:
                 stream.send(chunk)
             except LinkLost:  # or the machine has said why it takes no more
-                stream.hear(answer["nonce"])
+                stream.read_message(answer["nonce"])
                 raise
             sent += len(chunk)
             progress(sent / size)
-    stream.hear(answer["nonce"])
+    stream.read_message(answer["nonce"])
 
 
 def fetch(stream: AgentStream, settings: dict[str, Json]) -> str:
     """Have the machine get the code from the storage. Return why it cannot, or "". Raises: MachineError, LinkLost."""
     answer = stream.greet({**settings, "mode": "fetch"})
     while "trouble" not in answer:
-        answer = stream.hear(answer["nonce"])
+        answer = stream.read_message(answer["nonce"])
     return str(answer["trouble"])

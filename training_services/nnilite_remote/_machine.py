@@ -131,7 +131,7 @@ class Machine:
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                await self._come_up()
+                await self._bring_up()
                 self._set("up", "")
                 pause_s = _FIRST_PAUSE_S
                 await self._stay()
@@ -168,7 +168,7 @@ class Machine:
         """Return what to say of a machine that is not up: "is down: the connection broke"."""
         return f"is {self.state}{': ' + self.trouble if self.trouble else ''}"
 
-    async def _come_up(self) -> None:
+    async def _bring_up(self) -> None:
         """Connect, start the agent and bring all files. Raises: MachineError."""
         self._set("connecting", "")
         await self._session.connect()
@@ -195,13 +195,13 @@ class Machine:
             "cache_s": self._service.cache_s,
         }
 
-        def hear(event: Json) -> None:  # a report of a keeper, or that one has ended
+        def handle_event(event: Json) -> None:  # a report of a keeper, or that one has ended
             if event["event"] == "report":
                 self.way_back.pass_on(event)
-            elif not self._preload.hear(event):
+            elif not self._preload.handle_event(event):
                 self._changed()
 
-        await self._session.serve(settings, hear)
+        await self._session.serve(settings, handle_event)
 
     def _show_progress(self, part: float) -> None:
         if not self.up:

@@ -51,7 +51,7 @@ class MachinePreload:
         self._was_done = True
         self._log_memory(answer["memory"])
 
-    def hear(self, event: Json) -> bool:
+    def handle_event(self, event: Json) -> bool:
         """Log what the agent says unasked about preloaded modules. Return False if it is about something else.
 
         Each kind of event is logged once for each connection: the machine is foreign, and could fill the log.

@@ -139,7 +139,7 @@ class RemoteService(TrainingService):
 
     async def submit(self, job: Job) -> Handle:
         check_folder_names(job)
-        lost = await _give_up_without_its_machine(job, self._bookings, self.machines)
+        lost = await _give_up_if_machine_is_gone(job, self._bookings, self.machines)
         if lost is not None:
             return lost
         booking = self._bookings.get(job.name)
@@ -387,7 +387,7 @@ def _withdraw(machines: Machines, job: Job, keys: Iterable[str]) -> None:
         machines.do_aside(_request_quietly(machines[key].attempts.withdraw(job.name)))
 
 
-async def _give_up_without_its_machine(job: Job, bookings: Bookings, machines: Machines) -> Handle | None:
+async def _give_up_if_machine_is_gone(job: Job, bookings: Bookings, machines: Machines) -> Handle | None:
     """Return the handle of a lost job if a machine on which a part of it may run is no longer in machineList."""
     booked = bookings.parts(job.name)
     gone = [one.machine for _, one in booked if one.machine not in machines]

@@ -236,7 +236,7 @@ class TunnelGate:
             await _send(caller, _head(refused.status, 0, "close"))
             return False
         if caller in self._unproven:
-            self._close(self._unproven.hear(caller))
+            self._close(self._unproven.note_valid_head(caller))
         try:
             reply = await asyncio.wait_for(upstream.ask(request), _MANAGER_S)
             unread = bool(request.length) and not reply.wants_body

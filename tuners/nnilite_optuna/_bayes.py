@@ -145,7 +145,7 @@ class BayesTuner(LearningTuner):
         lowest = float(means[violations == 0.0].min(initial=math.inf))
         if lowest == math.inf:
             return ExpectedGain(leaders, None)
-        process = process.believing(self._cube.features(aside))
+        process = process.condition_on_mean(self._cube.features(aside))
         return ExpectedGain(leaders, lambda features: log_improvement(*process.predict(features), lowest))
 
     def _leaders(self, rows: Matrix, scores: Vector) -> list[int]:

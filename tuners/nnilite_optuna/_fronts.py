@@ -47,7 +47,7 @@ class FrontTuner(BayesTuner):
         if not len(good):
             return ExpectedGain(rows[np.argsort(violations, kind="stable")[:_MOST_LEADERS]], None)
         front = good[find_front(means[good])]
-        processes = [process.believing(cube.features(aside)) for process, _ in learned]
+        processes = [process.condition_on_mean(cube.features(aside)) for process, _ in learned]
         gain = make_gain(means[front], means[good], processes, numbers)
         chosen = numbers.permutation(front)[:_MOST_LEADERS]
         return ExpectedGain(rows[chosen], gain)

@@ -71,7 +71,7 @@ class MaternProcess:
         explained = np.square(cross @ self._inverse_root.T).sum(axis=1)
         return cross @ self._weights, np.sqrt(np.maximum(self._scales.variance - explained, 1e-10))
 
-    def believing(self, features: Matrix) -> MaternProcess:
+    def condition_on_mean(self, features: Matrix) -> MaternProcess:
         """Return the process that takes its own mean for the value at these rows (Ginsbourger et al., 2010)."""
         if not len(features):
             return self

@@ -122,7 +122,7 @@ class Posterior:
 
     def _fit(self, rows: Matrix, losses: Vector, power: float) -> Fit:
         scales, density = likeliest(self._cube.features(rows), standardized(losses, power), self._cube.groups)
-        return density + squeezed(losses, power), scales, power
+        return density + log_jacobian(losses, power), scales, power
 
     def _known(self, until: int, objective: int) -> tuple[Matrix, Vector]:
         """Return rows and losses of the first `until` results; poor ones count as the worst.
@@ -222,7 +222,7 @@ def _bend(level: Vector, power: float) -> Vector:
     return np.where(level >= 0.0, up, down)
 
 
-def squeezed(losses: Vector, power: float) -> float:
+def log_jacobian(losses: Vector, power: float) -> float:
     """Return the logarithm of the density that `standardized` adds, so that likelihoods of powers can be compared."""
     level = _standard(losses)
     width = float(np.std(_bend(level, power)))
@@ -235,4 +235,4 @@ def likeliest_power(losses: Vector) -> float:
     """Return the power that makes losses likeliest to be normal; 1 changes nothing."""
     if len(losses) < 6:
         return 1.0
-    return max((k / 8.0 for k in range(-32, 49)), key=lambda power: squeezed(losses, power))
+    return max((k / 8.0 for k in range(-32, 49)), key=lambda power: log_jacobian(losses, power))

@@ -73,7 +73,7 @@ mutable nas recoverable retiarii runtime set_default_framework training_update t
 """What the real package has, or had in its version 2, and this one has not or not wholly."""
 
 
-def _become_the_real_one() -> None:
+def _replace_by_installed_nni() -> None:
     """Replace this module by the installed `nni`, while this one is being imported."""
     import importlib.machinery
     import importlib.util
@@ -177,7 +177,7 @@ def __getattr__(name: str) -> Any:
 
 
 if os.environ.get("NNILITE_REAL_NNI"):
-    _become_the_real_one()
+    _replace_by_installed_nni()
 else:
     from nnilite import (
         get_current_parameter,

@@ -107,7 +107,7 @@ class Run:
     def _leave(self) -> None:
         """Let the pod's object go, however long the server may be away."""
         place = (PODS, self.node.namespace, self.name, self.uid)
-        self._insist(lambda: self.node.api.delete(*place, gracePeriodSeconds=0))
+        self._retry(lambda: self.node.api.delete(*place, gracePeriodSeconds=0))
 
     def _get_current(self) -> Any | None:
         """The pod's object; None if it is gone."""
@@ -124,7 +124,7 @@ class Run:
         pod = self._get_current()
         return pod is None or bool(pod["metadata"].get("deletionTimestamp")) or self.node.closed
 
-    def _insist(self, call: Any) -> None:
+    def _retry(self, call: Any) -> None:
         """Make a request until the server answers."""
         while not self.node.closed:
             try:
@@ -138,7 +138,7 @@ class Run:
     def _tell(self, **status: Any) -> None:
         place = (PODS, self.node.namespace, self.name, {"metadata": {"uid": self.uid}, "status": status}, "status")
         if self._get_current() is not None:
-            self._insist(lambda: self.node.api.patch(*place))
+            self._retry(lambda: self.node.api.patch(*place))
 
     # what it waits for
 
@@ -165,7 +165,7 @@ class Run:
         path = f"/api/v1/namespaces/{self.node.namespace}/pods/{self.name}/binding"
         call = self.node.api.cluster.call
         try:
-            self._insist(lambda: call("POST", path, {"apiVersion": "v1", "kind": "Binding", **binding}))
+            self._retry(lambda: call("POST", path, {"apiVersion": "v1", "kind": "Binding", **binding}))
         except ApiError as error:
             if error.status in (403, 404, 409):  # deleted meanwhile, or its namespace
                 return False

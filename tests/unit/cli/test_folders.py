@@ -123,7 +123,7 @@ def test_a_copied_folder_of_experiments_is_found_though_its_registry_names_the_o
     monkeypatch.setenv("NNILITE_HOME", str(here))
     assert registry.find("abcd").directory == here / "abcd"
     assert run(["experiment", "delete", "abcd", "-y"]) == 0
-    assert registry.everything() == []
+    assert registry.list_all() == []
     assert not (here / "abcd").exists()
 
 

@@ -58,7 +58,7 @@ def others(home: Path, whole: Path, make: Make) -> Path:
 def listed_whole() -> bool:
     """Whether all listing commands work, and list the three experiments."""
     codes = [run(command) for command in LISTINGS]
-    return codes == [0] * len(LISTINGS) and {one.id for one in registry.everything()} >= {"other", "abcd", "oldone12"}
+    return codes == [0] * len(LISTINGS) and {one.id for one in registry.list_all()} >= {"other", "abcd", "oldone12"}
 
 
 @SETTINGS

@@ -9,7 +9,7 @@ import pytest
 
 from nnilite._cli import progress_text, result_export, screen, summary
 from nnilite._cli.log import _counted, _first, _lines
-from nnilite._cli.nnictl import complain, run, warn
+from nnilite._cli.nnictl import print_error, run, warn
 
 
 def _profile(**changes: object) -> dict[str, object]:
@@ -92,11 +92,11 @@ def test_nobody_there_to_ask_is_a_no(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_error_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    complain("It cannot be.")
+    print_error("It cannot be.")
     assert capsys.readouterr().err == "ERROR: It cannot be.\n"
 
 
-@pytest.mark.parametrize("say", [complain, warn])
+@pytest.mark.parametrize("say", [print_error, warn])
 def test_no_error_makes_a_terminal_do_anything(say, capsys: pytest.CaptureFixture[str]) -> None:
     say("x.yaml:1: \x1b]0;title\x07\x9b6n\u202e: there is no such field\nand more")
     told = capsys.readouterr().err

@@ -80,7 +80,7 @@ class Holdings:
         live = self.live
         self._leases.write({a.path: self.lease[a.name] for a in live if a.name in self.lease})
         if live:
-            self._leases.see_to_guard()
+            self._leases.ensure_guard()
 
     def sweep(self) -> None:
         """Clean up attempts that were taken away, once their keepers have left, and those long unused."""

@@ -55,9 +55,9 @@ class Leases:
         write_private(str(self._folder / "leases.json"), json.dumps(document))
         self._written = known
         if known:
-            self.see_to_guard()
+            self.ensure_guard()
 
-    def see_to_guard(self) -> None:
+    def ensure_guard(self) -> None:
         """Start the guard, unless one is running."""
         if self._guard is not None and self._guard.poll() is None:
             return

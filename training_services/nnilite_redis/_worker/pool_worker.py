@@ -25,7 +25,7 @@ from nnilite.errors import ConfigError, Conflict, NniliteError
 from nnilite.records import Json
 from nnilite.services.gpu import GpuRules
 from nnilite.services.task_ends import end_tasks
-from nnilite.services.worker_side import is_laid_by_others, is_there
+from nnilite.services.worker_side import is_made_by_others, is_there
 from nnilite_redis._api import Pool, Synced
 from nnilite_redis._connection import RedisAddress
 from nnilite_redis._convert import DRAINING, UP, make_host_label
@@ -71,7 +71,7 @@ async def run_worker(options: WorkerOptions) -> int:
     """Work until stopped; return the exit code. Raises: ConfigError, Conflict, ServiceError, OSError."""
     is_new = not options.folder.is_dir()
     options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if is_laid_by_others(str(options.folder), is_new):
+    if is_made_by_others(str(options.folder), is_new):
         raise ConfigError(
             f"--folder: {options.folder}, or a folder above it, is another user's, who could replace what trials run; "
             "name another one"
@@ -228,13 +228,13 @@ class Worker:
             except (NniliteError, OSError) as error:
                 self._note_trouble(error)
             await asyncio.sleep(_PAUSE_S)
-            left_s = self._beat_s - (time.monotonic() - began)
+            left_s = self._heartbeat_interval_s - (time.monotonic() - began)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._wakeup.wait(), max(left_s, 0.0))
             self._wakeup.clear()
 
     @property
-    def _beat_s(self) -> float:
+    def _heartbeat_interval_s(self) -> float:
         """Return the time between beats: some beats must fit into the shortest period of any manager."""
         periods = [attempt.task.period_s for attempt in self._holdings.live]
         return min([BEAT_S, *(period_s / _BEATS_A_PERIOD for period_s in periods)])

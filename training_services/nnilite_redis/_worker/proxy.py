@@ -80,10 +80,10 @@ class _NewConnections:
         stream.read_chunk_size = _UNPROVEN_READ_BYTES
         self._streams.add(stream)
 
-    def hear(self, stream: IOStream) -> None:
+    def note_valid_head(self, stream: IOStream) -> None:
         """Note that a valid head has come."""
         if stream in self._streams:
-            _close(self._streams.hear(stream))
+            _close(self._streams.note_valid_head(stream))
 
     def remove(self, stream: IOStream) -> None:
         stream.read_chunk_size = _READ_BYTES
@@ -133,7 +133,7 @@ class _ProxyHandler(RequestHandler):
         else:
             stream = getattr(self.request.connection, "stream", None)
             if stream is not None:
-                (self._unproven.remove if method == "POST" else self._unproven.hear)(stream)
+                (self._unproven.remove if method == "POST" else self._unproven.note_valid_head)(stream)
 
     def data_received(self, chunk: bytes) -> None:
         if self.request.method == "POST":  # no other method has a body

@@ -32,7 +32,7 @@ from nnilite.services.worker_side import (
     deliver_command,
     end_state,
     is_folder_there,
-    is_laid_by_others,
+    is_made_by_others,
     is_there,
     open_regular,
     read_json,
@@ -89,7 +89,7 @@ class Agent:
         """Return what the manager has to know of this machine. Raises: WorkerRefusal, OSError."""
         is_new = not os.path.isdir(self.root)
         make_folder(self.root)
-        if is_laid_by_others(self.root, is_new):
+        if is_made_by_others(self.root, is_new):
             raise WorkerRefusal(
                 "%s, or a folder above it, is another user's, who could replace what trials run: set remoteDirectory"
                 % self.root
@@ -259,7 +259,7 @@ class Agent:
         with contextlib.suppress(FolderHangs):  # its keeper hears of it all the same
             ended = self._looks.look(attempt.path, "exit", attempt.files.exited)
         if ended is None:
-            self._keepers.press_later(attempt)
+            self._keepers.kill_after_grace(attempt)
             self._keepers.terminate(attempt)
         return {}
 

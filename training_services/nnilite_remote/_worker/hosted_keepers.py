@@ -41,7 +41,7 @@ class HostedKeepers:
         """Send SIGTERM to its keeper, if there is one."""
         self._signal(attempt, signal.SIGTERM)
 
-    def press_later(self, attempt: HostedAttempt) -> None:
+    def kill_after_grace(self, attempt: HostedAttempt) -> None:
         """Kill keeper and trial if they still run when the grace is over: a stopped keeper does not react."""
         if attempt.path not in self._killed_deaf:
             self._killed_deaf.add(attempt.path)
