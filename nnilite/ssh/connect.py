@@ -22,6 +22,7 @@ from paramiko.ssh_exception import (
     SSHException,
 )
 
+from nnilite.ssh.bounded_transport import BoundedTransport
 from nnilite.ssh.errors import MachineError, RunsWindows, get_error_text
 from nnilite.ssh.known_hosts import HostKey, HostKeyPolicy, KnownHosts
 from nnilite.ssh.route import Hop
@@ -96,7 +97,7 @@ def _open_through(transport: paramiko.Transport, hop: Hop) -> Any:
 
 
 def _negotiate(sock: Any, hop: Hop, known: KnownHosts) -> paramiko.Transport:
-    transport = paramiko.Transport(sock)
+    transport = BoundedTransport(sock)
     transport.daemon = True
     transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = CONNECT_S
     _prefer(transport, known.kinds(hop.known_as))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ from nnilite.ssh.settings import SshMachine, SshSettings
 from nnilite.units.path_rules import expand_home
 
 _MOST_HOPS = 8
+# A `Match exec` of the configuration file gives the name to a shell, and the name may be another person's.
+_NO_NAME = re.compile(r"[\s'\"`$\\;&<>|(){}]")
 _USUAL_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 
 
@@ -81,6 +84,8 @@ class RouteMap:
         return hops
 
     def _options(self, host: str) -> Mapping[str, Any]:
+        if _NO_NAME.search(host):
+            raise MachineError(f"{host!r} cannot be the name of a machine", lasting=True)
         try:
             options: Mapping[str, Any] = self._ssh.lookup(host)
             if not 0 < int(options.get("port", 22)) < 65536:

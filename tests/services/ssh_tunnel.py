@@ -15,6 +15,7 @@ from typing import Any
 
 import paramiko
 
+from nnilite.ssh.bounded_transport import BoundedTransport
 from nnilite.testing.bench import LIMIT_S
 from nnilite_remote._machine_session import open_tunnel
 from nnilite_remote._tunnel import TunnelGate
@@ -50,7 +51,7 @@ def tunnel_end(transport: paramiko.Transport) -> paramiko.Channel:
 
 def serve(link: socket.socket, gate: TunnelGate) -> paramiko.Transport:
     """The manager's side."""
-    transport = paramiko.Transport(link)
+    transport = BoundedTransport(link)
     transport.daemon = True
     transport.start_client(timeout=LIMIT_S)
     transport.auth_none("me")

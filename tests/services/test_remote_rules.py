@@ -116,6 +116,21 @@ def test_an_ssh_config_that_cannot_be_used_is_said(tmp_path, text, complaint):
     assert caught.value.lasting
 
 
+@pytest.mark.parametrize(
+    "machine",
+    [
+        MachineConfig("a$(touch${IFS}ran)"),
+        MachineConfig("a", proxy_jump="b`touch ran`"),
+        MachineConfig("a", proxy_jump="me@b|touch ran|"),
+    ],
+)
+def test_a_name_of_a_host_runs_no_program_in_a_match_of_the_ssh_config(tmp_path, monkeypatch, machine):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MachineError, match="cannot be the name of a machine"):
+        hops(tmp_path, 'Match host *touch* exec "test -n %h"\n User me\n', machine)
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_proxy_command_is_refused_with_what_would_help(tmp_path):
     with pytest.raises(MachineError, match="use ProxyJump"):
         hops(tmp_path, "Host a\n ProxyCommand nc %h %p\n", MachineConfig("a"))
