@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from nnilite._checkpoints.stored_checkpoints import StoredCheckpoints
+from nnilite._experiments.new_folders import make_own_folder
 from nnilite._keeper.enclosed import EnclosedFolder
 from nnilite._keeper.storage import MARKER, StorageError, check_storage, make_code_name
 from nnilite._keeper.storage_choice import open_storage
@@ -141,8 +142,8 @@ class SharedStorage:
         self._check_mounted()
         folder = Path(str(self._config.local_mount_point), self._folder)
         try:
-            folder.parent.mkdir(exist_ok=True)
-            folder.mkdir(mode=0o700, exist_ok=True)
+            folder.parent.mkdir(mode=0o1777, exist_ok=True)  # where others may write, the sticky bit protects it
+            make_own_folder(folder)
             # Trials may write there, and may have put a link in its place.
             with EnclosedFolder(str(folder), linked=False) as opened, opened.update(MARKER):
                 pass

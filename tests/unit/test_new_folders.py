@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from nnilite._checkpoints.shared_storage import SharedStorage
 from nnilite._experiments import page_memory, registry
 from nnilite._experiments.new_folders import make_own_folder
 from nnilite._plugins import user_algorithms
 from nnilite._plugins.user_algorithms import Registered
 from nnilite._running import launch
+from nnilite.config import SharedStorageConfig
 from nnilite.errors import ConfigError
 from nnilite.search import Search
 from other_user import STRANGER, known_user
@@ -65,6 +67,34 @@ def test_what_another_user_has_laid_where_all_may_make_folders_is_refused(tmp_pa
     with pytest.raises(ConfigError, match=r"theirs/abc' cannot be made .*another user's"):
         launch.make_folder(tmp_path / "theirs/abc")
     assert not any((tmp_path / "theirs").iterdir())
+
+
+def prepared_storage(mount: Path) -> Path:
+    """Prepare the shared storage of an experiment, and return its folder there."""
+    for folder in (mount, mount.parent / "scratch"):
+        folder.mkdir(exist_ok=True)
+    places = {"local_mount_point": mount, "remote_mount_point": mount}
+    config = SharedStorageConfig("NFS", local_mounted="usermount", **places)
+    SharedStorage(config, "e", "all", {}).prepare(mount.parent / "scratch")
+    return mount / "nni" / "e"
+
+
+def test_no_other_user_can_replace_an_experiment_in_a_mounted_storage(home: Path) -> None:
+    folder = prepared_storage(home / "mount")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert folder.parent.stat().st_mode & 0o7777 == 0o1777
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["nni", "nni/e"])
+def test_a_part_of_a_mounted_storage_that_another_user_has_laid_is_refused(tmp_path: Path, name: str) -> None:
+    stranger = known_user(STRANGER).pw_uid
+    mount = tmp_path / "mount"
+    (mount / name).mkdir(parents=True)
+    os.chown(mount / name, stranger, stranger)
+    (mount / name).parent.chmod(0o1777)
+    with pytest.raises(ConfigError, match="another user's, who could replace what is in it"):
+        prepared_storage(mount)
 
 
 def test_a_folder_that_is_there_keeps_its_rights(home: Path) -> None:
