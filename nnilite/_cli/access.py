@@ -64,9 +64,7 @@ def find_with_folder(options: argparse.Namespace) -> RegistryEntry:
     entry = None if is_of_nnilite and not folder.name.startswith(options.id) else registry.at(folder)
     known = folder.name if entry is None else entry.id
     if entry is None or not known.startswith(options.id):
-        cure = (
-            "the id is the name of the folder, so rename the folder, or write that" if is_of_nnilite else "write that"
-        )
+        cure = "write that" + (", or rename the folder, whose name is the id" if is_of_nnilite else "")
         raise NotFound(f"The experiment in {folder} has the id {known}, not {options.id}; {cure}.")
     return entry
 
