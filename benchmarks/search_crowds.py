@@ -3,7 +3,7 @@
 Needs the extra `bench`. Each run is a number of trials at once on one published table with one seed, until so many have
 results. Finished runs are kept in `crowds.jsonl` of the output folder, so that a later call continues.
 
-    --development     the tables on which the tuner was changed; if not given, those that were kept apart
+    --development     the tables on which the tuner was changed; if not given, the held-out ones
     --tuner LABEL     another one than Auto, such as `optuna liar`: what many at once cost it; not with --write
     --seeds 10        of each row and table: five minutes of processor time for ten, of the six development tables
     --results 50      end after so many; 100 if not given, which takes three times as long as 50
@@ -37,17 +37,17 @@ Job = tuple[str, int, str, str, int]  # tuner, trials at once (0: one, and none 
 ABOUT = """\
 # Many trials at once
 
-[Auto](../auto.md) with several trials at once, where one in five dies at random, as a share of its regret with one
-at a time, where none dies; on published tables of real trainings, with noisy results. The regret after so many results
-is that of the parameters with the smallest loss, by the mean of all their trainings: 0 for the best parameters of the
-table, 1 for its median. A share is the geometric mean over the tables of the ratio of mean regrets (to each, 0.001 is
-added), with a 95 % interval from drawing tables and seeds again.
+This page compares [Auto](../auto.md) running several trials at once (one in five dies at random) with Auto
+running one at a time without failures, on published tables of real trainings with noisy results. The regret is that of
+the parameters with the smallest loss so far, measured by the mean of all their trainings: 0 for the best parameters of
+the table, 1 for the median ones. A share is the ratio of the mean regrets of two runs, after adding 0.001 to each,
+averaged over the tables (geometric mean), with a 95 % interval from resampling tables and seeds.
 
 To repeat it: `pip install 'nnilite[bench]'`, then in a checkout `python -m benchmarks.search_crowds {options}--write`.
-[The default tuner](default.md) has fewer seeds of the tables that were kept apart, and Optuna's sampler.
+[The default tuner](default.md) has fewer seeds of the held-out tables, and Optuna's sampler.
 
-Of 16 trials at once, 15 have no result yet when the next one is proposed. The last rows show what that costs by itself:
-the regret of one at a time after as many results less.
+With 16 trials at once, 15 have no result yet when the next one is proposed. The last rows show what that alone costs:
+the regret of one trial at a time after that many fewer results.
 
 """
 
@@ -121,7 +121,7 @@ def main(arguments: list[str]) -> int:
                 kept.flush()
     runs = {job: found for job, found in runs.items() if job[0] == args.tuner and len(found) >= args.results}
     counts = [count for count in RESULTS if count <= args.results]
-    text = report(runs, names, "development" if args.development else "kept apart", counts)
+    text = report(runs, names, "development" if args.development else "held out", counts)
     print(text)
     if args.write:
         options = "--development " if args.development else ""

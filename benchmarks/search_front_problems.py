@@ -22,7 +22,7 @@ class Problem:
     width: int
     function: Callable[[Values], Values]
     front: Callable[[int], Values]
-    kept_apart: bool = False  # no tuner was changed by what it does here
+    held_out: bool = False  # no tuner was changed by what it does here
 
     @property
     def space(self) -> dict[str, Any]:
@@ -141,10 +141,10 @@ PROBLEMS = (
     Problem("DTLZ2", 6, dtlz2, dtlz2_front),
     Problem("DTLZ7", 6, dtlz7, dtlz7_front),
     Problem("Branin and Currin", 2, branin_currin, branin_currin_front),
-    Problem("ZDT4", 6, zdt4, lambda count: zdt_front(1, count), kept_apart=True),
-    Problem("DTLZ1", 6, dtlz1, dtlz1_front, kept_apart=True),
-    Problem("DTLZ5", 6, dtlz5, dtlz5_front, kept_apart=True),
-    Problem("Fonseca and Fleming", 3, fonseca, fonseca_front, kept_apart=True),
+    Problem("ZDT4", 6, zdt4, lambda count: zdt_front(1, count), held_out=True),
+    Problem("DTLZ1", 6, dtlz1, dtlz1_front, held_out=True),
+    Problem("DTLZ5", 6, dtlz5, dtlz5_front, held_out=True),
+    Problem("Fonseca and Fleming", 3, fonseca, fonseca_front, held_out=True),
 )
 BY_NAME = {problem.name: problem for problem in PROBLEMS}
 

@@ -176,7 +176,7 @@ def report(found: dict[str, NDArray[np.float64]], scales: list[tuple[float, floa
     lines = [f"{len(PROBLEMS)} problems, {seeds} seeds. Less is better.", ""]
     lines += [f"| regret as a share of that of {BASELINE} | problems | {head} |", "| --- " * (len(RESULTS) + 2) + "|"]
     apart = [row for row, problem in enumerate(PROBLEMS) if not problem.is_developed]
-    for kind, rows in (("all", list(range(len(PROBLEMS)))), ("kept apart", apart)):
+    for kind, rows in (("all", list(range(len(PROBLEMS)))), ("held out", apart)):
         for label in (one for one in found if one != BASELINE):
             shares = [share(found[label][rows, :, k], found[BASELINE][rows, :, k]) for k in range(len(RESULTS))]
             lines.append(f"| {label} | {kind} | " + " | ".join(shares) + " |")
@@ -190,15 +190,16 @@ def report(found: dict[str, NDArray[np.float64]], scales: list[tuple[float, floa
 
 INTRODUCTION = f"""# Constraints on results
 
-Problems that were published for the search with [constraints on results](../../result-constraints.md), {RESULTS[-1]}
-results each, one trial at a time. The regret is that of the best feasible result so far: 0 for the best feasible one
-of the problem, 1 for the median of feasible random ones, 2 while nothing is feasible. A share is the geometric mean
-over the problems of the ratio of mean regrets (to each, 0.001 is added), with a 95 % interval from drawing problems
-and seeds again. `optuna TPE` is `TPESampler(seed=...)` of Optuna 5 with `trial.set_constraint`.
+This page uses published benchmark problems for [constraints on results](../../result-constraints.md), with
+{RESULTS[-1]} results each, one trial at a time. The regret is that of the best feasible result so far: 0 for the best
+feasible result of the problem, 1 for the median of feasible random ones, 2 while nothing is feasible. A share is the
+ratio of the mean regrets of two tuners, after adding 0.001 to each, averaged over the problems (geometric mean), with a
+95 % interval from resampling problems and seeds. `optuna TPE` is Optuna 5's `TPESampler(seed=...)` with
+`trial.set_constraint`.
 
-The last three problems of the second table were kept apart: they were not looked at while the tuner was changed.
+The last three problems of the second table were held out: they were not looked at while the tuner was developed.
 
-To repeat it: `python -m benchmarks.search_limits --write` in a checkout, by one process.
+To repeat it, run `python -m benchmarks.search_limits --write` in a checkout. It uses one process.
 
 """
 

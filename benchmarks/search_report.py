@@ -30,18 +30,19 @@ _PAIRS = (
 _ABOUT = """\
 # Search quality
 
-Which tuner finds how good a point in how many trials: nnilite's, plain optuna with the same samplers, and NNI 3.0's
-own ({versions}).
+This page shows how good a point each tuner finds, and in how many trials. It compares nnilite's tuners, plain optuna
+with the same samplers, and NNI 3.0's own tuners ({versions}).
 
-To repeat it: `pip install 'nnilite[bench]'`, torch if optuna's GP is to take part, a Python with NNI 3.0, then in a
-checkout `python -m benchmarks.search_quality --model-seeds 20 --nni-python PYTHON`. It takes hours. If you interrupt
-it, call it again to continue.
+To repeat it, run `pip install 'nnilite[bench]'`, install torch if optuna's GP is to take part and a Python with NNI
+3.0, and run `python -m benchmarks.search_quality --model-seeds 20 --nni-python PYTHON` in a checkout. It takes hours.
+If you interrupt it, run it again to continue.
 
-- {count} problems: nine functions of the BBOB suite with five numbers (100 trials each), two written ones with mixed
-  types and nested choices (100 trials), and three models of scikit-learn on data that comes with it (50 trials).
-- One trial at a time; all minimise; with each seed a BBOB function is another instance.
-- A rank is that of the best value after all trials, among the solvers of the table, for one problem and seed: 1 is
-  best, equal values share a rank. A table has only problems that all its solvers take, and seeds that all of them ran.
+- There are {count} problems: nine functions of the BBOB suite with five numbers (100 trials each), two synthetic ones
+  with mixed types and nested choices (100 trials), and three models of scikit-learn on data that ships with it (50
+  trials).
+- Trials run one at a time. All problems are minimized. Each seed has another instance of a BBOB function.
+- Solvers are ranked by the best value after all trials, for each problem and seed: 1 is best, and equal values share a
+  rank. A table has only problems that all its solvers accept, and seeds that all of them ran.
 """
 
 
@@ -133,10 +134,10 @@ def _table(by_solver: Runs, title: str, members: list[Problem]) -> list[str]:
 # ------------------------------------------------------------ pairs
 
 _ABOUT_PAIRS = """\
-The same problem and seed, by one and by the other. The ratio is the geometric mean of regret over regret, with its
-95 % confidence interval: below 1 the first is better. p is that of Wilcoxon's signed-rank test on the logarithms: how
-likely a difference like this one is if there is none. TPE and CMA-ES are the same algorithms on both sides; nnilite's
-GP is one on scikit-learn, optuna's its own on torch.
+Each row compares two solvers on the same problems and seeds. The ratio is the geometric mean of the first one's regret
+over the other's, with its 95 % confidence interval: below 1 the first is better. p is from Wilcoxon's signed-rank test
+on the logarithms: the probability of such a difference by chance. TPE and CMA-ES are the same algorithms on both sides;
+nnilite's GP is built on scikit-learn, optuna's on torch.
 
 | the first | the other | pairs | better, equal, worse | ratio of regrets | p | |
 | --- | --- | --- | --- | --- | --- | --- |"""
@@ -184,8 +185,7 @@ def _log_regret(run: Run, best: float) -> float:
 # ------------------------------------------------------------ plots
 
 _ABOUT_REGRET = """\
-The median distance to the smallest value (known, or found by any solver with any seed), over the seeds that a solver
-had."""
+The median distance to the smallest value (known, or found by any solver with any seed), over the seeds of a solver."""
 
 
 def _plot(by_solver: Runs, best: dict[Cell, float], family: str, out: Path) -> str | None:

@@ -4,7 +4,7 @@ Needs the extra `bench`. A run is one solver on one table with one seed. The reg
 solver would hand over, those of its smallest loss, by the mean of all their trainings: 0 for the best of the table, 1
 for its median. Finished runs are kept in `runs.jsonl` of the output folder, so that a later call continues.
 
-    --development     the tables on which the tuner was changed; if not given, those that were kept apart
+    --development     the tables on which the tuner was changed; if not given, the held-out ones
     --solvers LABELS  separated by commas; all of SOLVERS if not given
     --seeds 10        of each solver and table; 100 results each: three hours of processor time for ten seeds
     --out FOLDER      where `runs.jsonl` and `shares.md` are written
@@ -51,31 +51,32 @@ FLOOR = 1e-3  # added to regrets: where both solvers find the best one, they are
 RESAMPLES = 4000
 PAGES = Path(__file__).parents[1] / "docs/reference/tuners/quality"
 PAGE = PAGES / "default.md"
-ABOUT_KEPT_APART = "the report page is about the tables that were kept apart: leave out --write, or --development"
+ABOUT_HELD_OUT = "the report page is about the held-out tables: leave out --write, or --development"
 ABOUT = """\
 # The default tuner against Optuna's
 
-[Auto](../auto.md) and the default sampler of Optuna 5 (`TPESampler()`) on tables of real trainings with noisy results,
-all kept apart while the tuner was changed: nine published ones, and fourteen of scikit-learn's models, cross-validated
-on data that scikit-learn or river ships. The latter have three to six parameters, three of them nested ones; their list
-was fixed before a tuner saw any.
+This page compares [Auto](../auto.md) with the default sampler of Optuna 5 (`TPESampler()`) on tables of real trainings
+with noisy results. All tables were held out while the tuner was developed: nine are published ones, and fourteen are
+from models of scikit-learn, cross-validated on data that ships with scikit-learn or river. The latter have three to six
+parameters, in three tables with nested choices. Their list was fixed before any tuner ran on them.
 
-The regret is that of the parameters with the smallest loss, by the mean of all their trainings: 0 for the best
-parameters of the table, 1 for its median. A share is the geometric mean over the tables of the ratio of mean regrets
-(to each, 0.001 is added), with a 95 % interval from drawing tables and seeds again.
+A tuner chooses the parameters with the smallest loss that it has seen. Their regret follows from the mean of all their
+trainings: 0 for the best parameters of the table, 1 for the median ones. A share is the ratio of the mean regrets of
+two tuners, after adding 0.001 to each, averaged over the tables (geometric mean), with a 95 % interval from resampling
+tables and seeds.
 
-To repeat it: `pip install 'nnilite[bench]'`, then in a checkout `python -m benchmarks.search_shares --write`: three
-hours of processor time for ten seeds. `python -m benchmarks.model_record` trains the models again. `@4` and `@16`
-have so many trials at once; one in five dies. Solvers may have different numbers of seeds, so compare means by the
-first table.
+To repeat it, run `pip install 'nnilite[bench]'`, then `python -m benchmarks.search_shares --write` in a checkout. Ten
+seeds take three hours of processor time. `python -m benchmarks.model_record` trains the models again. With `@4` and
+`@16`, 4 or 16 trials run at once, and one in five dies. Solvers may have different numbers of seeds, so compare their
+means in the first table only.
 
-`every combination` has no search: of a whole table, each combination trained once, it takes the smallest loss. Its
-regret is the work of noise alone.
+`every combination` does not search: it trains each combination of the table once, and takes the one with the smallest
+loss. Its regret comes from noise alone.
 
 """
 ABOUT_SEEN = """\
-The search alone, without the choice by noisy losses: here the regret seen is that of the smallest loss itself, 0 for
-the smallest one of the table as this seed trains it, 1 for the median of these.
+The search alone, without the choice by noisy losses. Here the regret is that of the smallest loss itself: 0 for the
+smallest loss in the table as trained with this seed, 1 for the median.
 """
 Job = tuple[str, str, str, int]
 Name = tuple[str, str]
@@ -246,7 +247,7 @@ def group_tables(*, development: bool) -> dict[str, list[Name]]:
         return {f"{len(published)} tables (development)": published}
     models = search_tables.list_models()
     return {
-        f"All {len(published) + len(models)} tables (kept apart)": published + models,
+        f"All {len(published) + len(models)} tables (held out)": published + models,
         f"{len(published)} published ones": published,
         f"{len(models)} of scikit-learn's models": models,
     }
@@ -274,7 +275,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args(arguments)
     if args.write and args.development:
-        parser.error(ABOUT_KEPT_APART)
+        parser.error(ABOUT_HELD_OUT)
     groups = group_tables(development=args.development)
     args.out.mkdir(parents=True, exist_ok=True)
     file = args.out / "runs.jsonl"

@@ -32,14 +32,14 @@ Turn = Callable[[int], None]
 ABOUT = """\
 # Speed of the tuners
 
-Milliseconds of processor time for one proposal and one result of five numbers, after 100, 1,000 and 5,000 trials. Where
-a library is behind a tuner, it gets the same history and takes turns with the tuner; the share is the tuner's time in
-that of the library: below 1 nnilite is quicker. The bare library is optuna with the same sampler and settings. The
-milliseconds are good for comparing rows, not machines. Made by `python -m benchmarks.search_speed`.
+Milliseconds of processor time for one proposal and one result with five numbers, after 100, 1,000 and 5,000 trials. If
+a tuner is built on a library, the library gets the same history and takes turns with the tuner. The share is the
+tuner's time divided by the library's: below 1, nnilite is faster. The bare library is optuna with the same sampler and
+settings. Use the milliseconds to compare rows, not machines. The page is made by `python -m benchmarks.search_speed`.
 
-Auto, GP, Metis, SMAC and DNGO have no library of the same kind to compare with. Auto hands over to another algorithm
-after 300 results. Of a history of more than 300 (GP, Metis), 1,500 (SMAC) or 2,000 results (DNGO) the others learn from
-the best and the latest, as the cost of a Gaussian process grows with the cube of their number.
+Auto, GP, Metis, SMAC and DNGO have no comparable library. Auto hands over to another algorithm after 300 results. With
+more than 300 (GP, Metis), 1,500 (SMAC) or 2,000 results (DNGO), the others learn from the best and the latest results
+only, since the cost of a Gaussian process grows with the cube of their number.
 """
 
 

@@ -91,7 +91,7 @@ def prepare(*, held_out: bool) -> list[tuple[str, str]]:
 
 
 def list_models() -> list[tuple[str, str]]:
-    """Return the model and the data of each table of scikit-learn's models, all of which were kept apart."""
+    """Return the model and the data of each table of scikit-learn's models, all of which are held out."""
     return [(model, data) for model, _, data in (name.partition(" ") for name in model_tables.GRIDS)]
 
 

@@ -4,7 +4,7 @@ Needs numpy, scipy, scikit-learn and optuna. A run is one method on one table wi
 the workers have spent the time of 100 whole trials together. Finished runs are kept in `runs.jsonl` of the output
 folder, so that a later call continues; those for --safety in `safety.jsonl`, as they end where the best loss is found.
 
-    --development     the tables on which the assessor was changed; if not given, those that were kept apart
+    --development     the tables on which the assessor was changed; if not given, the held-out ones
     --safety          all tables, and of the methods those with the assessor Auto and the same without; another page
     --methods LABELS  separated by semicolons; all of METHODS if not given
     --workers 1,4,16  how many trials run at once
@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from benchmarks import learning_tables
 from benchmarks.learning_tables import LearningTable
-from benchmarks.search_shares import ABOUT_KEPT_APART, PAGES, find_notes
+from benchmarks.search_shares import ABOUT_HELD_OUT, PAGES, find_notes
 from benchmarks.stopping_report import GUARDED, find_whole, report, report_safety
 from benchmarks.stopping_trials import METHODS, SimulatedTrial, Source
 
@@ -151,7 +151,7 @@ def main(arguments: list[str]) -> int:
     if args.safety:
         text, name = report_safety(runs, tables), "stopping-safely.md"
     else:
-        text, name = report(runs, tables, "development" if args.development else "kept apart"), "early-stopping.md"
+        text, name = report(runs, tables, "development" if args.development else "held out"), "early-stopping.md"
     (args.out / name).write_text(text, "utf-8")
     if args.write:
         (PAGES / name).write_text(text + find_notes(PAGES / name), "utf-8")
@@ -194,7 +194,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args(arguments)
     if args.write and args.development and not args.safety:
-        parser.error(ABOUT_KEPT_APART)
+        parser.error(ABOUT_HELD_OUT)
     return args
 
 

@@ -18,22 +18,23 @@ WHOLE_OF = {"nnilite ASHA": "nnilite Random", "nnilite Hyperband": "nnilite Rand
 ABOUT = """\
 # Early stopping
 
-What early stopping saves, in simulated time, on learning curves of real trainings: all combinations of a few parameters
-of scikit-learn's `MLP`, `SGD` and gradient boosting, on data that comes with it or is generated, 300 of each for 81
-epochs, with the processor time of an epoch. To repeat it: `pip install 'nnilite[bench]'`, then in a checkout
-`python -m benchmarks.stopping`. `python -m benchmarks.learning_record` trains the curves again.
+This page shows what early stopping saves, in simulated time, on learning curves of real trainings. They come from
+scikit-learn's `MLP`, `SGD` and gradient boosting, on data that ships with it or is generated: 300 combinations of a few
+parameters each, trained for 81 epochs, with the processor time of each epoch. To repeat it, run
+`pip install 'nnilite[bench]'`, then `python -m benchmarks.stopping` in a checkout.
+`python -m benchmarks.learning_record` trains the curves again.
 
-So many workers train at once, until together they have spent the time of 100 whole trials. The start of a trial takes
-as long as an average epoch. The regret is that of the smallest loss seen so far: 0 for the smallest of the table, 1 for
-the median of what its combinations reach; time to 5 % is the time until the regret is 0.05, or all of it if that is
-never so. A share is the geometric mean over the tables of the ratio of means over the seeds that both have, with a
-95 % interval from drawing tables and seeds again, of both the same: less than 1 is better. Tuners and assessors run as
-in a search, without a manager. ASHA continues from checkpoints unless its row says otherwise; Hyperband and BOHB start
-again with each budget unless theirs say so. The same tuner with whole trials is Random for ASHA and Hyperband, and TPE
-for BOHB. The last column has the table on which stopping did worst, with the mean regret as a share of that with whole
-trials.
+The given number of workers train at once, until together they have spent the time of 100 whole trials. Starting a trial
+takes as long as an average epoch. The regret is that of the smallest loss so far: 0 for the smallest loss in the table,
+1 for the median of the best losses of all combinations. *Time to 5 %* is the time until the regret is 0.05, or the
+whole time if that is never reached. A share is the ratio of means over the seeds that both methods have, averaged over
+the tables (geometric mean), with a 95 % interval from resampling tables and seeds, the same ones for both: less than 1
+is better. Tuners and assessors run as in a search, without a manager. ASHA continues from checkpoints unless its row
+says otherwise; Hyperband and BOHB start again with each budget unless their rows say otherwise. *The same tuner, whole
+trials* is Random for ASHA and Hyperband, and TPE for BOHB. The last column names the table on which stopping did worst,
+with the mean regret as a share of that with whole trials.
 
-PBT is not here: a recorded curve cannot tell what a training becomes whose parameters change on its way.
+PBT is missing here: it changes parameters during a training, and recorded curves cannot show what becomes of that.
 """
 Runs = Mapping[Any, Any]
 Outcomes = dict[int, "NDArray[np.float64]"]  # by seed: table x figure
@@ -52,13 +53,13 @@ def report(runs: Runs, tables: Sequence[str], kind: str) -> str:
 ABOUT_SAFETY = """\
 # Is the assessor Auto safe
 
-The regret over the whole time with the [assessor](../assessors.md) `Auto`, as a share of that of the same tuner with
-whole trials, on each table of [learning curves](early-stopping.md) by itself: 0.95 is 5 % less. It is the ratio of
-means over seeds, with a 95 % interval from drawing seeds again, and the number of seeds. Safe means: 1.05 at most on
-every table. The assessor was changed on the first five tables alone.
+This page shows the mean regret over the whole time with the [assessor](../assessors.md) `Auto`, as a share of the
+regret of the same tuner with whole trials, separately for each table of [learning curves](early-stopping.md): 0.95
+means 5 % less. Each cell has the ratio of means over seeds, its 95 % interval from resampling seeds, and the number of
+seeds. *Safe* means at most 1.05 on every table. The assessor was developed on the first five tables only.
 
-To repeat it: `pip install 'nnilite[bench]'`, then in a checkout `python -m benchmarks.stopping --safety`; `--methods`,
-`--workers` and `--seeds` choose a part, and a later call adds to it.
+To repeat it, run `pip install 'nnilite[bench]'`, then `python -m benchmarks.stopping --safety` in a checkout.
+`--methods`, `--workers` and `--seeds` choose a part; a later call adds to the page.
 """
 GUARDED = ", Auto"  # the methods with the assessor
 
