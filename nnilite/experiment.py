@@ -22,8 +22,8 @@ import atexit
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from functools import partial, wraps
 from pathlib import Path
@@ -130,6 +130,7 @@ class Experiment:
         self._log_view: LogView | None = None
         self._folder: tuple[Client, ExitStack] | None = None  # reads the folder of a stopped experiment, and its end
         self._has_shown_error = False
+        self._stops = 0  # how often it was asked to stop
 
     if not TYPE_CHECKING:  # type checkers know the attributes
 
@@ -147,7 +148,8 @@ class Experiment:
             raise AttributeError(f"an Experiment has no {name!r}{advice}")
 
     def __repr__(self) -> str:
-        where = f" at {self.url}" if self._client is not None else "" if self._is_known else ", which has not begun"
+        url = self.url
+        where = f" at {url}" if url is not None else "" if self._is_known else ", which has not begun"
         return f"<Experiment {self.id}{where}>"
 
     def _repr_html_(self) -> str:
@@ -190,10 +192,16 @@ class Experiment:
         """
         if self._client is not None:
             raise Conflict(f"Experiment {self.id} has been started already.")
+        with self._starting():
+            self._create(port, debug, detach=run_mode is RunMode.Detach)
+        if run_mode is RunMode.Foreground and self._entry is not None and self._client is not None:
+            self._log_view = LogView(self._entry.directory / "log" / "manager.log")
+            self._log_view.start()
+
+    def _create(self, port: int | None, debug: bool, *, detach: bool) -> None:
         config = self.config.checked()
         for warning in config.warnings:
             log.warning("%s", warning)
-        detach = run_mode is RunMode.Detach
         experiment = self.id
         try:
             entry = launch.create(config, options=self._options(port, debug), detach=detach, experiment=experiment)
@@ -202,9 +210,6 @@ class Experiment:
                 managers.stop(begun)
             raise
         self._attach(entry, keep=detach)
-        if run_mode is RunMode.Foreground:
-            self._log_view = LogView(entry.directory / "log" / "manager.log")
-            self._log_view.start()
 
     @overload
     def run(self, port: int | None = None, wait_completion: bool = True, debug: bool = False) -> bool | None: ...
@@ -273,8 +278,11 @@ class Experiment:
 
         if self._client is not None:
             raise Conflict(f"Experiment {self.id} has been started already.")
-        planned = experiment_function.planned(self.config, self.id, function, **options)
-        self._attach(planned.begin(self._options(port, debug)), keep=False)
+        with self._starting():
+            planned = experiment_function.planned(self.config, self.id, function, **options)
+            self._attach(planned.begin(self._options(port, debug)), keep=False)
+        if self._client is None:
+            return self.result()
         shown = SearchProgress(self, planned.config.max_trial_number, progress)
         ended = partial(self._ended, shown, callbacks)
         try:
@@ -282,8 +290,9 @@ class Experiment:
             if wait_completion:
                 run = function_run.FunctionRun(self._known(), self._manager, ended)
                 experiment_function.follow(run, options.get("timeout_s"), shown)
-                self._entry, self._client = run.entry, run.client
-                self._hand_over(run.client.profile())
+                if self._client is not None:
+                    self._entry, self._client = run.entry, run.client
+                    self._hand_over(run.client.profile())
         except BaseException:
             self.stop()
             raise
@@ -367,13 +376,16 @@ class Experiment:
     @property
     def url(self) -> str | None:
         """The address of the web page and of the REST interface; None while there is no manager."""
-        return None if self._client is None else self._client.url
+        client = self._client
+        return None if client is None else client.url
 
     def stop(self) -> None:
         """Stop the experiment and wait until its manager has ended. Harmless if it has already.
 
-        What it has found can still be read afterwards.
+        Signal handlers and other threads may call it while `run` or `start` does its work, which then returns. What
+        the experiment has found can still be read afterwards.
         """
+        self._stops += 1
         client, self._client = self._client, None
         atexit.unregister(self.stop)
         if client is None:
@@ -390,6 +402,14 @@ class Experiment:
             self._log_view.end()
             self._log_view = None
         self.port = None
+
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """Attach to a manager that starts in the block. If the experiment is asked to stop meanwhile, stop it then."""
+        stops = self._stops
+        yield
+        if self._stops != stops:
+            self.stop()
 
     def _options(self, port: int | None, debug: bool) -> ManagerOptions:
         return ManagerOptions(port=port, url_prefix=(self.url_prefix or "").strip("/"), debug=debug)
@@ -415,8 +435,9 @@ class Experiment:
         return registry.find(self.id, read_only=True)  # callers that cannot work with one of NNI say so
 
     def _resume(self, port: int | None, wait_completion: bool, debug: bool) -> bool | None:
-        entry = launch.resume(self._known(), options=self._options(port, debug), detach=False)
-        self._attach(entry, keep=False)
+        with self._starting():
+            entry = launch.resume(self._known(), options=self._options(port, debug), detach=False)
+            self._attach(entry, keep=False)
         return self._wait() if wait_completion else None
 
     def _wait(self) -> bool | None:
@@ -445,10 +466,11 @@ class Experiment:
 
     def _hand_over(self, profile: Mapping[str, Any]) -> None:
         """Wait until trackers and webhooks have everything, as long as they accept something."""
-        if self._client is None or not final_delivery.may_owe(profile):
+        client = self._client
+        if client is None or not final_delivery.may_owe(profile):
             return
         with suppress(Unreachable):  # it was stopped meanwhile
-            owed = final_delivery.find_undelivered(final_delivery.wait_until_sent(self._client, self._tell))
+            owed = final_delivery.find_undelivered(final_delivery.wait_until_sent(client, self._tell))
             if owed:
                 log.warning("%s.", final_delivery.sentence(owed, str(self.id)))
 
@@ -476,18 +498,24 @@ class Experiment:
     def _tell_failures(self, profile: Mapping[str, Any]) -> None:
         self._tell_error(profile)
         with suppress(Unreachable):  # it was stopped meanwhile
-            if why := end_reasons.explain_failure(self._reader, profile):
+            if why := end_reasons.explain_failure(lambda: self._reader, profile):
                 log.warning("%s", why)
 
     def _look(self) -> Mapping[str, Any]:
-        """Return the profile; only its state when the experiment was stopped from outside and the manager is gone."""
+        """Return the profile; only its state when the experiment was stopped meanwhile and the manager is gone."""
+        stopped = {"state": ExperimentState.STOPPED.value}
+        client = self._client
+        if client is None:
+            return stopped
         try:
-            return self._manager.profile()
+            return client.profile()
         except Unreachable as error:
+            if self._client is None:
+                return stopped
             if self._entry is None:
                 raise
             if managers.was_stopped(self._entry):
-                return {"state": ExperimentState.STOPPED.value}
+                return stopped
             raise managers.explain_silence(self._entry, error) from error
 
     def _wait_until_interrupted(self) -> None:
@@ -666,14 +694,18 @@ class Experiment:
 
     @property
     def _manager(self) -> Client:
-        if self._client is None:
+        client = self._client
+        if client is None:
             raise NotRunning("Experiment is not running")
-        return self._client
+        return client
 
     @property
     def _reader(self) -> Client:
         """The manager or, once that was stopped, what reads the experiment's folder."""
-        if self._client is not None or self._entry is None:
+        client = self._client
+        if client is not None:
+            return client
+        if self._entry is None:
             return self._manager
         if self._folder is None:
             from nnilite._running import offline

@@ -40,6 +40,54 @@ def reports(parameters: Any, report: Any) -> Any:
     return parameters["x"]
 
 
+class _TooLate(Exception):
+    """The time of a function is up."""
+
+
+def timed(parameters: Any, report: Any) -> Any:
+    """Reports until an alarm ends a report."""
+
+    def ring(*_: Any) -> None:
+        raise _TooLate
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 0.003)
+    try:
+        while True:
+            report(0.0)
+    except _TooLate:
+        return parameters["x"]
+
+
+def alarmed(parameters: Any, report: Any) -> Any:
+    """Reports until an alarm has reported 20 times meanwhile."""
+    rings = 0
+
+    def ring(*_: Any) -> None:
+        nonlocal rings
+        rings += 1
+        report(1.0)
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    while rings < 20:
+        report(0.0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return parameters["x"]
+
+
+def forked(parameters: Any, report: Any) -> Any:
+    """Reports from a copy of its process. Returns whether that ended as it should."""
+    child = os.fork()
+    if not child:
+        try:
+            report(0.0)
+        except nnilite.errors.NniliteError:
+            os._exit(5)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def endless(parameters: Any, report: Any) -> None:
     """Reports until it is stopped."""
     while True:

@@ -71,6 +71,7 @@ class StandIn:
     answers: dict[str, Any] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     url: str = ""
+    connections: int = 0
     hang_up_next: bool = False
     thinks_s: float = 0.0  # before it answers
 
@@ -82,6 +83,10 @@ class StandIn:
 def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            stand_in.connections += 1
+            super().setup()
 
         def _answer(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nnilite._logging.terminal_text import escape_control
@@ -17,16 +17,17 @@ def explain_error(profile: Mapping[str, Any]) -> str:
     return escape_control(f"Experiment {profile['id']} ended in ERROR: {profile['reason']}")
 
 
-def explain_failure(client: Client, profile: Mapping[str, Any]) -> str:
+def explain_failure(find_reader: Callable[[], Client], profile: Mapping[str, Any]) -> str:
     """Return why a trial failed, as an example; "" if none did.
 
     If no trial has succeeded it is the first one, whose failure is mostly that of all, and else the last one.
+    `find_reader` returns what knows the trials; it is called only if one failed.
     """
     counts = profile.get("counts", {})
     if not counts.get(TrialState.FAILED.value):
         return ""
     descending = bool(counts.get(TrialState.SUCCEEDED.value))
-    for trial in client.trials(states=[TrialState.FAILED.value], sort="ended", descending=descending, limit=1):
+    for trial in find_reader().trials(states=[TrialState.FAILED.value], sort="ended", descending=descending, limit=1):
         cure = f"`nnictl log stderr {profile['id']} --trial {trial['id']}` shows what it wrote."
         return escape_control(f"Trial {trial['id']} failed: {trial['reason']}\n{cure}")
     return ""

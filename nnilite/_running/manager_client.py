@@ -3,9 +3,9 @@
     with Client(url, token) as client:
         client.profile()["state"]
 
-A client uses one kept-open connection to one manager, may be used by several threads, and waits at most `timeout_s` for
-each answer. Answers are the JSON of the REST interface (`docs/reference/rest.md`) as dicts, in which metrics that are
-NaN, Infinity or -Infinity are floats again. Proxies are not used.
+A client keeps its connection open, may be used by several threads and by signal handlers at once, and waits at most
+`timeout_s` for each answer. Answers are the JSON of the REST interface (`docs/reference/rest.md`) as dicts, in which
+metrics that are NaN, Infinity or -Infinity are floats again. Proxies are not used.
 """
 
 from __future__ import annotations
@@ -64,14 +64,7 @@ class Client(ManagerConnection):
         The last may take a while, since a new tuner has to accept it first.
         """
         timeout_s = max(self._timeout_s, _TUNER_TIMEOUT_S) if "searchSpace" in changes else self._timeout_s
-        with Client(
-            self.url,
-            self._token,
-            timeout_s=timeout_s,
-            certificate=self._certificate,
-            process=self._process,
-            users=self._users,
-        ) as patient:
+        with Client(self.url, timeout_s=timeout_s, **self._options) as patient:
             profile: dict[str, Any] = patient.ask("PATCH", "/experiment", body=changes)
         return profile
 

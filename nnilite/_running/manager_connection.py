@@ -1,4 +1,4 @@
-"""One kept-open connection to a manager's REST interface, and its errors. It uses only the standard library."""
+"""Kept-open connections to a manager's REST interface, and their errors. They use only the standard library."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import http.client
 import json
 import logging
 import socket
-import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -37,7 +36,12 @@ class ManagerError(NniliteError, RuntimeError):
 
 
 class ManagerConnection:
-    """Sends requests to the manager at `url`. Several threads may use it; their requests go one after the other."""
+    """Sends requests to the manager at `url`.
+
+    Threads and signal handlers may do so at once: a request that begins while another one runs has a connection of its
+    own. `certificate`: a PEM file to trust besides those of the system; `process`: the manager's, if it is known;
+    `users`: those whose program the manager may be, none if that is not known.
+    """
 
     def __init__(
         self,
@@ -49,19 +53,10 @@ class ManagerConnection:
         process: int | None = None,
         users: Collection[int] = (),
     ) -> None:
-        host, port, prefix = _split_url(url)
         self.url = url.rstrip("/")
-        self._secure = urlsplit(url).scheme == "https"
-        self._address = (host, port or (443 if self._secure else 80))
-        self._base = prefix.rstrip("/") + "/api/v1"
-        self._token = token
         self._timeout_s = timeout_s
-        self._limit = TimeLimit(timeout_s)
-        self._certificate = certificate
-        self._process = process  # of the manager, if it is known
-        self._users = users  # whose program the manager is; none if that is not known
-        self._lock = threading.Lock()
-        self._connection: http.client.HTTPConnection | None = None
+        self._options: dict[str, Any] = {"token": token, "certificate": certificate, "process": process, "users": users}
+        self._idle = [self._make_link()]
 
     def __enter__(self) -> ManagerConnection:
         return self
@@ -71,20 +66,14 @@ class ManagerConnection:
     ) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        """Close a connection that its client left open."""
-        if getattr(self, "_connection", None) is not None:
-            self._drop()
-
     def close(self) -> None:
-        """Close the connection; the next call opens a new one."""
-        with self._lock:
-            self._drop()
+        """Close what no request uses now; the next call opens a new one."""
+        for link in self._idle:
+            link.close()
 
     def ask(self, method: str, path: str, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
-        with self._lock:
-            response = self._send(method, path, query, body)
-            text = self._read(response)
+        with self._link() as link:
+            text = link.ask(method, path, query, body)
         if not text:
             return {}
         try:
@@ -93,23 +82,80 @@ class ManagerConnection:
             raise ManagerError(f"{self.url} does not answer as a manager of nnilite does: {error}") from error
 
     def stream(self, path: str, query: Mapping[str, Any], write: Callable[[bytes], object]) -> None:
-        with self._lock:
-            response = self._send("GET", path, query, None)
-            pieces = read_pieces(response)
-            try:
-                while piece := self._guarded(lambda: next(pieces, b"")):
-                    write(piece)
-                    # A large file may take its time, as long as something comes.
-                    self._limit.begin()
-            except BaseException:
-                # The rest of the answer is still in the connection.
-                self._drop()
-                raise
+        with self._link() as link:
+            link.stream(path, query, write)
 
     def piece(self, path: str, query: Mapping[str, Any]) -> tuple[bytes, int]:
-        with self._lock:
-            response = self._send("GET", path, query, None)
-            data = self._read(response)
+        with self._link() as link:
+            return link.piece(path, query)
+
+    @contextlib.contextmanager
+    def _link(self) -> Iterator[_Link]:
+        try:
+            link = self._idle.pop()  # in one step, so that nothing else takes the same one
+        except IndexError:
+            link = self._make_link()
+        try:
+            yield link
+        except BaseException:
+            link.close()  # the rest of an answer may still be in it
+            raise
+        finally:
+            self._idle.append(link)
+
+    def _make_link(self) -> _Link:
+        return _Link(self.url, timeout_s=self._timeout_s, **self._options)
+
+
+class _Link:
+    """One connection, for one request after the other."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        timeout_s: float,
+        certificate: Path | None,
+        process: int | None,
+        users: Collection[int],
+    ) -> None:
+        host, port, prefix = _split_url(url)
+        self.url = url.rstrip("/")
+        self._secure = urlsplit(url).scheme == "https"
+        self._address = (host, port or (443 if self._secure else 80))
+        self._base = prefix.rstrip("/") + "/api/v1"
+        self._token = token
+        self._timeout_s = timeout_s
+        self._limit = TimeLimit(timeout_s)
+        self._certificate = certificate
+        self._process = process
+        self._users = users
+        self._connection: http.client.HTTPConnection | None = None
+
+    def __del__(self) -> None:
+        """Close a connection that its client left open."""
+        if getattr(self, "_connection", None) is not None:
+            self.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def ask(self, method: str, path: str, query: Mapping[str, Any] | None, body: Any) -> bytes:
+        return self._read(self._send(method, path, query, body))
+
+    def stream(self, path: str, query: Mapping[str, Any], write: Callable[[bytes], object]) -> None:
+        response = self._send("GET", path, query, None)
+        pieces = read_pieces(response)
+        while piece := self._guarded(lambda: next(pieces, b"")):
+            write(piece)
+            # A large file may take its time, as long as something comes.
+            self._limit.begin()
+
+    def piece(self, path: str, query: Mapping[str, Any]) -> tuple[bytes, int]:
+        response = self._send("GET", path, query, None)
+        data = self._read(response)
         following = response.headers.get("X-Next-Offset")
         return data, int(following) if following else int(query["offset"]) + len(data)
 
@@ -118,12 +164,12 @@ class ManagerConnection:
         target = self._base + path + (f"?{urlencode(asked, doseq=True)}" if asked else "")
         if method != "GET":
             # A kept connection may have been closed meanwhile. Only a GET may be sent twice.
-            self._drop()
+            self.close()
         fresh = self._connection is None
         try:
             response = self._attempt(method, target, body)
         except (http.client.HTTPException, OSError) as error:
-            self._drop()
+            self.close()
             if fresh or isinstance(error, TimeoutError):
                 raise self._describe_unreachable(error) from error
             response = self._guarded(lambda: self._attempt(method, target, body))
@@ -191,13 +237,8 @@ class ManagerConnection:
         try:
             return call()
         except (http.client.HTTPException, OSError) as error:
-            self._drop()
+            self.close()
             raise self._describe_unreachable(error) from error
-
-    def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
     def _describe_unreachable(self, error: Exception) -> Unreachable:
         if isinstance(error, TimeoutError):

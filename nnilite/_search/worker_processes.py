@@ -112,7 +112,7 @@ class WorkerProcesses:
         free = next((one for one in self._workers if not one.trial), None) or self._start()
         free.trial, free.parameters = trial, parameters
         # If it has just died, `wait` finds that out.
-        _send(free.link, parameters)
+        _send(free.link, ("call", parameters))
 
     def wait(self) -> Iterator[ObjectiveReport | ObjectiveAttribute | End]:
         """Yield what workers report, one by one; nothing after a second of silence.
@@ -161,10 +161,11 @@ class WorkerProcesses:
             self.broken = True
             raise Conflict(f"a worker process cannot load the objective ({parts[0]}). {_CURE}")
         if kind == "report":
-            return ObjectiveReport(one.trial, parts[0], lambda verdict, text: _send(one.link, (verdict, text)))
+            number, value = parts
+            return ObjectiveReport(one.trial, value, _make_answer(one.link, number))
         if kind == "attribute":
-            name, value = parts
-            return ObjectiveAttribute(one.trial, name, value, lambda *answer: _send(one.link, answer))
+            number, name, value = parts
+            return ObjectiveAttribute(one.trial, name, value, _make_answer(one.link, number))
         trial, one.trial = one.trial, ""
         return End(trial, _outcome(kind, *parts))
 
@@ -213,6 +214,10 @@ def _outcome(kind: str, *parts: str) -> TrialOutcome:
     if kind == "stopped":
         return TrialOutcome(error=TimeUp(parts[1]) if parts[0] == worker.TIME_UP else TrialStopped(parts[1]))
     return TrialOutcome(error=ObjectiveFailed(parts[0], parts[1]))
+
+
+def _make_answer(link: Connection, number: Json) -> Callable[[str, str], None]:
+    return lambda verdict, text: _send(link, ("answer", number, verdict, text))
 
 
 def _send(link: Connection, message: object) -> None:

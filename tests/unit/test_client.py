@@ -9,12 +9,15 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from interrupts import is_interrupted_at
 from nnilite._answers.late_request import is_late
 from nnilite._network.socket_lists import users_at
 from nnilite._running.manager_client import Client
@@ -63,7 +66,52 @@ def test_a_change_that_a_tuner_has_to_take_may_take_longer(manager: StandIn) -> 
 def test_one_connection_serves_many_questions(client: Client, manager: StandIn) -> None:
     manager.says("GET /version", {"version": "1"})
     assert [client.version() for _ in range(3)] == [{"version": "1"}] * 3
-    assert client._connection is not None
+    assert manager.connections == 1
+
+
+def test_a_signal_handler_may_ask_and_close_while_a_question_is_asked(client: Client, manager: StandIn) -> None:
+    manager.says("GET /version", {"version": "1"})
+    manager.says("POST /experiment/stop", {})
+    answers: list[Any] = []
+
+    def handle() -> None:
+        client.close()
+        client.stop()
+        answers.append(client.version())
+
+    def ask() -> None:
+        answers.append(client.version())
+
+    def interrupt_everywhere() -> None:
+        while is_interrupted_at(len(answers) * 3 + 1, handle, ask):
+            pass
+
+    # In a thread, so that a lock that is never released fails the test instead of stopping it.
+    thread = threading.Thread(target=interrupt_everywhere, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert len(answers) > 40
+    assert all(answer == {"version": "1"} for answer in answers)
+
+
+def test_a_question_that_an_exception_of_a_handler_ends_leaves_no_answer_behind(
+    client: Client, manager: StandIn
+) -> None:
+    manager.says("GET /version", {"version": "1"})
+    manager.says("GET /experiment", {"id": "abc"})
+
+    def end() -> None:
+        raise ZeroDivisionError
+
+    for line in count(1, step=11):
+        client.version()
+        try:
+            if not is_interrupted_at(line, end, client.version):
+                break
+        except ZeroDivisionError:
+            assert client.profile() == {"id": "abc"}
+    assert line > 30
 
 
 def test_a_question_is_asked_again_when_the_kept_connection_was_closed(client: Client, manager: StandIn) -> None:
@@ -176,10 +224,11 @@ def test_who_has_accepted_a_connection_is_known_when_nobody_listens_any_more() -
 def test_a_kept_connection_that_ends_is_not_replaced_unseen(client: Client, manager: StandIn) -> None:
     manager.says("GET /version", {})
     client.version()
-    assert client._connection is not None
-    client._connection.close()
+    (link,) = client._idle
+    assert link._connection is not None
+    link._connection.close()
     with pytest.raises(http.client.NotConnected):
-        client._connection.request("GET", "/")
+        link._connection.request("GET", "/")
     assert client.version() == {}
 
 

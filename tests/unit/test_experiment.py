@@ -8,11 +8,13 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from interrupts import is_interrupted_at
 from nnilite._experiments import registry
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import launch, managers
@@ -222,6 +224,45 @@ def test_ctrl_c_during_run_stops_the_experiment(
     monkeypatch.setattr("nnilite.experiment.time.sleep", interrupted)
     assert Experiment(_Config()).run(0) is None  # type: ignore[arg-type]
     assert manager.asked[-1].path == "/api/v1/experiment/stop"
+
+
+def test_a_signal_handler_may_stop_the_experiment_at_any_moment(
+    entry: RegistryEntry, manager: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class RunsOn(Exception):
+        pass
+
+    def handle() -> None:
+        experiment.stop()
+        events.append("stopped")
+
+    def pause(seconds: float) -> None:
+        if events.count("paused") == 2:
+            raise RunsOn
+        if "stopped" not in events:
+            manager.says("GET /experiment", {**PROFILE, "state": "DONE"})
+        events.append("paused")
+
+    monkeypatch.setattr(launch, "create", lambda *_, **__: entry)
+    monkeypatch.setattr(managers, "wait_until_ended", lambda entry: None)
+    monkeypatch.setattr("nnilite.experiment.time.sleep", pause)
+    too_early = 0
+    for line in count(1, step=7):
+        manager.says("GET /experiment", PROFILE)
+        manager.asked.clear()
+        events: list[str] = []
+        experiment = Experiment(_Config())  # type: ignore[arg-type]
+        try:
+            if not is_interrupted_at(line, handle, lambda: experiment.run(0)):  # noqa: B023
+                break
+        except RunsOn:  # the handler came before the start
+            too_early = line
+        else:
+            assert "/api/v1/experiment/stop" in [one.path for one in manager.asked]
+            assert experiment.url is None
+    atexit.unregister(experiment.stop)
+    assert line > 100
+    assert too_early < 20
 
 
 def test_a_second_run_under_the_same_id_says_how_to_continue(entry: RegistryEntry) -> None:

@@ -20,6 +20,7 @@ from types import MappingProxyType
 import pytest
 
 import nnilite
+from interrupts import is_interrupted_at
 from keeper_bench import HOSTILE, pythons
 from nnilite._keeper import SHIM, sdk_sources
 from nnilite.services import keeper_folder
@@ -435,28 +436,6 @@ def test_a_folder_may_be_a_checkpoint_but_replaces_none(sdk, trial):
     assert (trial / "checkpoint" / "epoch-1" / "weights").read_text() == "one"
 
 
-def interrupt_report(sdk, line, handle):
-    """Report, and call `handle` before that line which runs, as a signal may. Return how many lines have run."""
-    lines = 0
-
-    def trace(frame, event, argument):
-        nonlocal lines
-        if event == "line":
-            lines += 1
-            if lines == line:
-                sys.settrace(None)
-                handle()
-                sys.settrace(trace)
-        return trace if frame.f_code.co_filename.startswith(str(Path(nnilite.__file__).parent)) else None
-
-    sys.settrace(trace)
-    try:
-        sdk.report_intermediate_result(0)
-    finally:
-        sys.settrace(None)
-    return lines
-
-
 def test_a_signal_handler_may_report_whatever_the_program_is_doing(sdk, trial):
     reported = []
 
@@ -465,7 +444,7 @@ def test_a_signal_handler_may_report_whatever_the_program_is_doing(sdk, trial):
         sdk.report_intermediate_result(reported[-1])
 
     def interrupt_everywhere():
-        while interrupt_report(sdk, len(reported) + 1, handle) > len(reported):
+        while is_interrupted_at(len(reported) + 1, handle, lambda: sdk.report_intermediate_result(0)):
             pass
 
     # In a thread, so that a lock that is never released fails the test instead of stopping it.

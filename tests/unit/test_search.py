@@ -5,18 +5,18 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import math
-import sys
 import threading
 import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import nnilite
+from interrupts import is_interrupted_at
 from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, PluginError, SpaceError
 from nnilite.records import TrialState
 from nnilite.search import Search, TrialStopped
@@ -404,33 +404,21 @@ def test_trials_in_threads_that_an_interrupt_ends_are_canceled_by_the_user() -> 
     }
 
 
-def is_interrupted_at(line: int, call: Callable[[], object]) -> bool:
-    """Make a call that a Ctrl-C interrupts at the `line`th line of nnilite that it runs; False if it has fewer."""
-    lines, before = count(), sys.gettrace()
+def is_interrupted(line: int, call: Callable[[], object]) -> bool:
+    def press_ctrl_c() -> None:
+        raise KeyboardInterrupt
 
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        if "nnilite" not in frame.f_code.co_filename:
-            return None
-        if event == "line" and next(lines) == line:
-            sys.settrace(before)
-            raise KeyboardInterrupt
-        return trace
-
-    sys.settrace(trace)
     try:
-        call()
+        return is_interrupted_at(line, press_ctrl_c, call)
     except KeyboardInterrupt:
         return True
-    finally:
-        sys.settrace(before)
-    return False
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])
 def test_an_interrupt_at_any_line_leaves_no_trial_running_and_the_search_continues(concurrency: int) -> None:
-    for line in count(step=13):
+    for line in count(1, step=13):
         search = Search(SPACE, "Random")
-        if not is_interrupted_at(line, lambda: search.run(bowl, trials=2, concurrency=concurrency)):  # noqa: B023
+        if not is_interrupted(line, lambda: search.run(bowl, trials=2, concurrency=concurrency)):  # noqa: B023
             break
         known = search.result().trials
         assert {trial.state for trial in known} <= {TrialState.SUCCEEDED, TrialState.USER_CANCELED}

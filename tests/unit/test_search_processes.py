@@ -295,3 +295,18 @@ def test_a_script_that_ignores_how_its_processes_end_gets_its_result(tmp_path: P
     with script(tmp_path, IGNORING) as program:
         out, err = program.communicate(timeout=60)
     assert (program.returncode, out) == (0, "['FAILED', 'SUCCEEDED']\n"), err
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("objective", [objectives.timed, objectives.alarmed])
+def test_signal_handlers_may_end_reports_and_report_themselves(objective: Any) -> None:
+    # An answer that nothing waits for any more was taken for that to the next report, or for the next parameters.
+    given = [float(number) for number in range(20)]
+    result = Search(SPACE, Given(*given)).run(objective, processes=True, timeout_s=60)
+    assert [(trial.state, trial.value) for trial in result.trials] == [(TrialState.SUCCEEDED, x) for x in given]
+
+
+@pytest.mark.process
+def test_a_copy_of_the_process_cannot_report_and_learns_so() -> None:
+    result = Search(SPACE, Given(0.0)).run(objectives.forked, processes=True, timeout_s=60)
+    assert [trial.value for trial in result.trials] == [5]
