@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import threading
 import time
+import tracemalloc
 from dataclasses import dataclass
 
 import pytest
@@ -377,6 +378,18 @@ def test_an_answer_that_is_too_large_is_not_taken(platform, packed):
     platform.steps = [answer(200, gzip.compress(content) if packed else content, **more)]
     problem = failure(platform, HttpRequest("GET", "/log", max_bytes=100_000, patience_s=0))
     assert f"answers with more than 100000 bytes (GET {platform.server.url}/log)" in str(problem)
+
+
+def test_an_answer_that_is_compressed_twice_fills_no_memory(platform):
+    content = gzip.compress(gzip.compress(bytes(256 << 20)))
+    platform.steps = [answer(200, content, Content_Encoding="gzip, gzip")]
+    tracemalloc.start()
+    try:
+        problem = failure(platform, HttpRequest("GET", "/log", max_bytes=100_000, patience_s=0))
+        assert "answers with more than" in str(problem)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_redirect_is_followed_within_the_platform_alone(platform):
