@@ -14,6 +14,7 @@ import logging
 import os
 import socket
 import sqlite3
+import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
@@ -103,6 +104,7 @@ class Journal:
         self._presence = Presence(self.folder)
         self._mine: set[str] = set()  # the trials that this process has begun and not ended
         self._runs = 0
+        self._thread: int | None = None  # that has this process's turn
 
     def leave_to_parent(self) -> None:
         """Let go, in a forked process, of what belongs to its parent."""
@@ -244,7 +246,12 @@ class Journal:
 
     @contextlib.contextmanager
     def _keep_others_out(self) -> Iterator[None]:
-        """Keep all other processes of the search out. Raises: StoreError, OSError."""
+        """Keep all other processes of the search out. Raises: StoreError, OSError, Conflict."""
+        if self._thread == threading.get_ident():
+            raise Conflict(
+                f"the search in {self.folder} is at work: a signal handler that interrupts it cannot ask, report or "
+                "tell. Let it set a flag, and the function report what it finds."
+            )
         try:
             # A folder of another person may have a link here, and this would make a file where that leads.
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -253,7 +260,11 @@ class Journal:
             raise StoreError(f"{self.folder}, the folder of the search, is gone (deleted or moved).") from None
         try:
             self._wait_for(lock)
-            yield
+            self._thread = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._thread = None
         finally:
             fcntl.flock(lock, fcntl.LOCK_UN)  # a forked process may have this file open, too
             os.close(lock)
@@ -279,7 +290,7 @@ class Journal:
                 return
 
 
-_OWN = ("_store", "_presence", "_mine", "_runs")
+_OWN = ("_store", "_presence", "_mine", "_runs", "_thread")
 _ALL: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 

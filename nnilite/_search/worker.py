@@ -49,19 +49,19 @@ def work(link: Connection, objective: bytes, takes_report: bool) -> None:
     except Exception as error:  # noqa: BLE001  whatever the import of the user's modules raises
         link.send(("unusable", describe_exception(error)))
         return
-    asker = _Asker(link)
-    arguments = [asker.report] if takes_report else []
+    client = _SearchClient(link)
+    arguments = [client.report] if takes_report else []
     # An OSError or EOFError means that the search has gone.
     try:
         link.send(("ready",))
-        with attribute_setting.hand_to(asker.set_attribute, None if takes_report else asker.report):
-            while (call := asker.wait_for_call()) is not None:
+        with attribute_setting.hand_to(client.set_attribute, None if takes_report else client.report):
+            while (call := client.wait_for_call()) is not None:
                 link.send(_outcome(function, call, arguments))
     except (OSError, EOFError):
         return
 
 
-class _Asker:
+class _SearchClient:
     """Asks the search what the function wants to know or to say.
 
     The function may report from threads of its own, and signal handlers may report while it does, or end its report by

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import os
 import pickle
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from interrupts import is_interrupted_at
 from nnilite import Search
 from nnilite._cli.nnictl import run as nnictl
 from nnilite._experiments import registry, search_folder
@@ -443,3 +445,21 @@ def test_a_link_in_the_place_of_the_lock_makes_no_file_elsewhere(folder: Path, t
     with pytest.raises(NniliteError, match="cannot keep a search"):
         Search(SPACE, tuner="Random", storage=folder)
     assert not (tmp_path / "nologin").exists()
+
+
+def test_a_signal_handler_that_reports_waits_for_no_lock_of_its_own_thread(folder: Path) -> None:
+    search = search_in(folder)
+    trial = search.ask()
+    refusals: list[str] = []
+    for line in itertools.count(1, step=23):
+        try:
+            if not is_interrupted_at(line, lambda: search.report(trial, 1.0), lambda: search.report(trial, 0.0)):
+                break
+        except Conflict as error:
+            refusals.append(str(error))
+    assert len(refusals) > 3
+    assert all("a signal handler that interrupts it cannot ask, report or tell" in refusal for refusal in refusals)
+    search.tell(trial, 5.0)
+    (known,) = search_in(folder).result().trials
+    assert (known.state, known.value) == (TrialState.SUCCEEDED, 5.0)
+    check_sound(folder)
