@@ -12,6 +12,7 @@ import sys
 from nnilite._cpython import signal
 
 INTERRUPTED = 130
+TERMINATED = 143
 
 
 class ImmediateExit:
@@ -28,6 +29,28 @@ class ImmediateExit:
             _handle(signal.default_int_handler)
 
 
+class TermAsCtrlC:
+    """Takes SIGTERM for Ctrl-C.
+
+    A container gets it at its end. Its process 1 ignores it without a handler, and all others are killed with that one.
+    """
+
+    came = False
+
+    def __enter__(self) -> TermAsCtrlC:
+        is_default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        self._handles = is_default and _handle(self._interrupt, signal.SIGTERM)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handles:
+            _handle(signal.SIG_DFL, signal.SIGTERM)
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        self.came = True
+        raise KeyboardInterrupt
+
+
 def ignore() -> None:
     """Ignore Ctrl-C from now on, when only the interpreter has to end."""
     _handle(signal.SIG_IGN)
@@ -39,10 +62,18 @@ def tell(sentence: str) -> int:
     return INTERRUPTED
 
 
-def _handle(handler: object) -> bool:
+def end_by_term() -> int:
+    """End by SIGTERM, as service managers expect it. To process 1, which outlives it, return the same as a code."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.kill(os.getpid(), signal.SIGTERM)
+    return TERMINATED
+
+
+def _handle(handler: object, number: int = signal.SIGINT) -> bool:
     """Set the handler. Return False in all threads but the main thread, the only one that gets a KeyboardInterrupt."""
     try:
-        signal.signal(signal.SIGINT, handler)  # type: ignore[arg-type]
+        signal.signal(number, handler)  # type: ignore[arg-type]
     except ValueError:
         return False
     return True

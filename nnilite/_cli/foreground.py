@@ -1,7 +1,8 @@
 """`--foreground`: shows the progress of the experiment until it is done, then its result, and stops its manager.
 
-Ctrl-C stops the experiment in good order; a second one leaves at once, and the manager ends with this process. Once the
-experiment is done, trackers and webhooks are waited for as long as they take something; then Ctrl-C ends the wait.
+Ctrl-C or SIGTERM stops the experiment in good order; a second one leaves at once, and the manager ends with this
+process. Once the experiment is done, trackers and webhooks are waited for as long as they take something; then Ctrl-C
+ends the wait.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ Show = Callable[[dict[str, Any], progress_text.Course], None]
 
 def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
     """Watch an experiment until it ends, and stop its manager. Return the exit code."""
+    with ctrl_c.TermAsCtrlC() as term:
+        code = _follow(entry, as_json=as_json)
+    return ctrl_c.end_by_term() if term.came and code == ctrl_c.INTERRUPTED else code
+
+
+def _follow(entry: RegistryEntry, *, as_json: bool) -> int:
     from nnilite._cli import nnictl
 
     # With --json, standard output has the final profile and nothing else.

@@ -3,7 +3,7 @@
 Exit codes: 0 done, 1 an error (one sentence on stderr), 2 the command line is wrong, 3 no such experiment, trial or
 file, 4 not possible in the present state, 5 the manager or a platform does not answer, 6 the experiment that was
 waited for ended in ERROR, 7 it ended well, but trackers or webhooks have not got everything, 8 it ended well, but every
-trial that ended by itself has failed, 130 interrupted (Ctrl-C).
+trial that ended by itself has failed, 130 interrupted (Ctrl-C), 143 by SIGTERM.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ exit codes:
   2 wrong command line       6 the experiment ended in ERROR (--foreground)
   3 no such thing            7 trackers or webhooks lack something (--foreground)
                            8 every trial failed (--foreground)
-                         130 interrupted
+                         130 interrupted; 143 ended by SIGTERM
 """
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._functions import call_program
-from nnilite._functions.pickled import PickledFunction, packages_of, pickle_function
+from nnilite._functions.pickled import MAIN_MODULES, PickledFunction, packages_of, pickle_function
 from nnilite._search.function_arguments import name_of, takes_report, unwrap
 from nnilite.codedir import DEFAULT_IGNORES, PackageLimits, list_files
 from nnilite.errors import Conflict
@@ -134,7 +134,7 @@ def _root_of(name: str) -> Path | None:
         return None
     path = Path(file).absolute()
     spec = getattr(module, "__spec__", None)
-    dotted = spec.name if name == "__main__" and spec is not None else name
+    dotted = spec.name if name in MAIN_MODULES and spec is not None else name
     # The script of `python -m package.module` and any module of a package are imported from above the package.
     levels = dotted.count(".") + (path.name == "__init__.py")
     return path.parents[min(levels, len(path.parents) - 1)]
@@ -151,7 +151,7 @@ def _check_modules(function: PickledFunction, root: Path) -> None:
     """Check that modules of the user's own, which are installed nowhere, travel. Raises: Conflict."""
     for name in sorted(function.modules):
         top = name.partition(".")[0]
-        found = None if top == "__main__" else _root_of(top)
+        found = None if top in MAIN_MODULES else _root_of(top)
         if found is None or _is_installed(found) or top in ("nnilite", *sys.builtin_module_names):
             continue
         if not found.is_relative_to(root) and not _is_a_distribution(top):

@@ -21,6 +21,9 @@ from nnilite.errors import Conflict
 MOST_BYTES = 16 * 1024**2
 """The limit for the function with everything that travels in it; larger data belongs into files."""
 
+MAIN_MODULES = ("__main__", "__mp_main__")
+"""The names of the module of the script: the second is that in processes of multiprocessing that did not fork."""
+
 _PROTOCOL = 5  # the highest of Python 3.8
 _MOST_SOURCE_BYTES = 200_000
 _CURE_OF_SIZE = (
@@ -89,7 +92,12 @@ class _LimitedSink(io.BytesIO):
 
 
 def _dump(value: Any, sink: io.BytesIO) -> None:
-    from cloudpickle import CloudPickler
+    from cloudpickle import CloudPickler, register_pickle_by_value
+
+    # CloudPickler itself knows the first name only.
+    spawned = sys.modules.get(MAIN_MODULES[1])
+    if getattr(spawned, "__name__", "") == MAIN_MODULES[1]:
+        register_pickle_by_value(spawned)
 
     def with_file(code: CodeType) -> tuple[Any, ...]:
         make, arguments = CloudPickler.dispatch_table[CodeType](code)
@@ -177,7 +185,7 @@ def _modules_beside(function: Callable[..., Any]) -> set[str]:
     """Return the modules that the function's own module uses by name, such as `np`."""
     inner = unwrap(function)
     module = sys.modules.get(getattr(inner, "__module__", None) or "")
-    if module is None or module.__name__ == "__main__":
+    if module is None or module.__name__ in MAIN_MODULES:
         return set()
     beside = {value.__name__ for value in vars(module).values() if isinstance(value, ModuleType)}
     return beside | {module.__name__}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -144,3 +145,34 @@ def test_in_the_foreground_it_is_stopped_or_has_never_been(config: Path, tmp_pat
             assert [entry.alive for entry in known] == [False]
             assert run(["experiment", "delete", known[0].id, "--yes"]) == 0
         until_none(tmp_path / "kept 'here' $HOME")
+
+
+def test_as_process_1_of_a_container_it_stops_the_experiment_on_sigterm(config: Path) -> None:
+    """Process 1 ignores a signal without a handler, so that all of the container was killed some time later."""
+    config.write_text(config.read_text() + "maxTrialDuration: 1h\n")
+    config.with_name("trial.py").write_text(TRIAL.replace("sleep(1)", "sleep(600)"))
+    command = [sys.executable, "-m", "nnilite._cli", "create", "--config", str(config), "--port", "0", "--foreground"]
+    space = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run([*space, "true"], check=False).returncode:
+        pytest.skip("needs the right to make a process namespace")
+    with subprocess.Popen([*space, *command], stdout=-1, stderr=-1, text=True) as process:
+        assert process.stdout is not None
+        assert "is running at" in process.stdout.readline()
+        [first] = psutil.Process(process.pid).children()
+        first.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    assert "is stopped; `nnictl resume" in out, err
+    assert process.returncode == 143
+    assert [entry.state for entry in registry.entries()] == ["STOPPED"]
+
+
+def test_on_sigterm_the_experiment_is_stopped_before_nnictl_ends_by_it(config: Path) -> None:
+    command = [sys.executable, "-m", "nnilite._cli", "create", "--config", str(config), "--port", "0", "--foreground"]
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as process:
+        assert process.stdout is not None
+        assert "is running at" in process.stdout.readline()
+        process.terminate()
+        out, err = process.communicate(timeout=60)
+    assert [entry.state for entry in registry.entries()] == ["STOPPED"]
+    assert "is stopped; `nnictl resume" in out, err
+    assert process.returncode == -signal.SIGTERM

@@ -16,7 +16,7 @@ import nnilite
 from nnilite import Search
 from nnilite._cli import archive, nnictl
 from nnilite._cli.command_line import USAGE
-from nnilite._cli.ctrl_c import INTERRUPTED
+from nnilite._cli.ctrl_c import INTERRUPTED, TERMINATED
 from nnilite.config import ExperimentConfig, json_schema
 from nnilite.config._record import record_of
 from nnilite.config._services import find_service_record
@@ -112,7 +112,7 @@ def test_the_page_on_nni_names_all_fields_that_nni_has_not() -> None:
 def test_the_page_on_exit_codes_has_those_of_nnictl() -> None:
     text = (ROOT / "docs" / "reference" / "exit-codes.md").read_text("utf-8").partition("## Trials")[0]
     codes = {nnictl.DONE, nnictl.ERROR, USAGE, nnictl.NOT_FOUND, nnictl.CONFLICT, nnictl.UNREACHABLE, nnictl.FAILED}
-    codes |= {nnictl.OWING, nnictl.NONE_SUCCEEDED, INTERRUPTED}
+    codes |= {nnictl.OWING, nnictl.NONE_SUCCEEDED, INTERRUPTED, TERMINATED}
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)} == codes
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import pytest
@@ -88,6 +89,16 @@ def test_a_function_of_a_module_is_sent_by_name() -> None:
     assert not found.by_value
     assert pickle.loads(found.data) is pickle.dumps
     assert pickle_function(lambda parameters: parameters).by_value
+
+
+def test_a_function_of_a_script_travels_from_processes_that_spawn_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = ModuleType("__mp_main__")
+    exec("import math\ndef root(x): return helped(x)\ndef helped(x): return math.sqrt(x)\n", vars(script))
+    monkeypatch.setitem(sys.modules, "__mp_main__", script)
+    sent = pickle_function(script.root)
+    monkeypatch.delitem(sys.modules, "__mp_main__")
+    assert sent.by_value
+    assert pickle.loads(sent.data)(4) == 2
 
 
 def test_the_part_that_is_too_large_is_named_without_filling_the_memory() -> None:
