@@ -314,7 +314,7 @@ class checkpoint:
             if not self._target.is_dir():
                 raise
             _remove(self._draft)
-            hint = "a folder is not replaced; give each checkpoint that is one a name of its own, such as 'epoch-3'"
+            hint = "a checkpoint folder is not replaced; give each one its own name, such as 'epoch-3'"
             raise OSError(problem.errno, hint, str(self._target)) from None
 
 
@@ -434,7 +434,7 @@ class _ThisTrial:
             return
         rank = 0 if self._sequence or self._finals else _find_launched_rank()
         if rank and _find_system_dir():
-            self.warn("mixed", f"rank {rank} reports, too: results mix; let rank 0 alone report, or use `distributed`")
+            self.warn("mixed", f"rank {rank} reports, too: results mix; let only rank 0 report, or use `distributed`")
         self._tell_worker()
         with self._lock:
             sequence = self._sequence if kind == "PERIODICAL" else 0
@@ -453,7 +453,7 @@ class _ThisTrial:
             return metric
         changed = ", ".join(repr(name) for name, value in metric.items() if kept.get(name) is not value)
         if changed:
-            self.warn("entries", f"a reported dict has what JSON does not have, so its text is kept: {changed}")
+            self.warn("entries", f"a reported dict has values that JSON lacks, which are kept as text: {changed}")
         return _unwrap_number(kept)
 
     def set_attribute(self, name: str, text: str) -> None:

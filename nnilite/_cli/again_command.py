@@ -24,7 +24,7 @@ def add(groups: Any) -> None:
         "--best",
         type=arguments.positive,
         metavar="N",
-        help="in place of a trial: run the parameters of the N best, and show the means of all results with them",
+        help="instead of a trial: run the parameters of the N best, and show the means of all results with them",
     )
     parser.add_argument("--timeout", type=arguments.positive, metavar="S", help="seconds to wait; default: to its end")
     arguments.add_json_argument(parser)

@@ -73,7 +73,7 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
     if int(text) > _MOST:
-        raise argparse.ArgumentTypeError(f"{text} is out of all measure; write at most {_MOST}")
+        raise argparse.ArgumentTypeError(f"{text} is too large; write at most {_MOST}")
     return int(text)
 
 
@@ -119,5 +119,5 @@ def add_folder_argument(parser: argparse.ArgumentParser) -> None:
         dest="folder",
         type=Path,
         metavar="DIR",
-        help="its folder, or the one that has it, if it is elsewhere",
+        help="its folder, or the folder that contains it, if it is elsewhere",
     )

@@ -1,4 +1,4 @@
-"""Print a script with which a shell completes nnictl's commands, options, files and the ids of experiments.
+"""Print a script that makes a shell complete nnictl's commands, options, files and ids of experiments.
 
 bash, in ~/.bashrc:                eval "$(nnictl completion bash)"
 zsh, in ~/.zshrc after compinit:   eval "$(nnictl completion zsh)"

@@ -1,6 +1,6 @@
-"""Show the configuration of an experiment or what one may contain, or convert another program's file to one.
+"""Show an experiment's configuration or the schema of configurations, or convert another program's file.
 
-NNI's annotations in a program become calls, in a copy of the program.
+`expand` turns NNI's annotations into calls, in a copy of the program.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     other.add_argument("--from", dest="origin", required=True, metavar="NAME", help=origin)
     arguments.add_json_argument(other, "print JSON instead of YAML")
     other.set_defaults(command=convert)
-    noted = groups.add_parser("expand", help="make a program with calls of one with NNI's annotations (useAnnotation)")
+    noted = groups.add_parser("expand", help="turn NNI's annotations (useAnnotation) into calls, in a copy of the code")
     noted.add_argument("file", type=Path, metavar="FILE", help="the configuration, which stays as it is")
     noted.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="new folder; default: that of the code, -expanded"
+        "-o", "--output", type=Path, metavar="DIR", help="new folder (default: that of the code, with -expanded)"
     )
     arguments.add_json_argument(noted)
     noted.set_defaults(command=expand)

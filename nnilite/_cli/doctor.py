@@ -1,10 +1,9 @@
 """Find out why experiments do not work here.
 
-Without a file, this machine is examined: Python, port, disk, clock, limits, GPUs and proxies. With a configuration file
-also the file, its tuner, its code and its search space, and each of its platforms: one trial is run there for real,
-which tries credentials, host keys, rights, the image or Python there, and the way back. That trial runs a command of
-the doctor, or with --run your own for some seconds. Every fault comes with its cure. The exit code is 1 if there are
-faults.
+Without a file, it checks this machine: Python, port, disk, clock, limits, GPUs and proxies. With a configuration file,
+it also checks the file, tuner, code and search space, and runs a real trial on each platform. This tests credentials,
+host keys, rights, the image or Python there, and the way back. The trial runs a command of the doctor or, with --run,
+your own for some seconds. Each problem is shown with its cure. The exit code is 1 if there are problems.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=parse_span_s,
         dest="for_s",
         metavar="TIME",
-        help="how long, such as 10m (default: until it has ended)",
+        help="how long, such as 10m (default: until the experiment has ended)",
     )
     one.add_argument("--seed", type=int, metavar="N", help="seed that repeats the same random times and trials")
     one.set_defaults(command=interrupt_trials)
@@ -71,7 +71,7 @@ def per_second(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is not a rate; write a number and a time, such as 0.2/min or 3/h")
     rate = float(found[1]) / _UNITS_S[found[2]]
     if not 0 < rate <= _HIGHEST_PER_S:
-        raise argparse.ArgumentTypeError(f"{text!r}: a rate must be more than 0, and {_HIGHEST_PER_S:g}/s at most")
+        raise argparse.ArgumentTypeError(f"{text!r}: a rate must be more than 0 and at most {_HIGHEST_PER_S:g}/s")
     return rate
 
 

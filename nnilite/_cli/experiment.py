@@ -67,7 +67,7 @@ def _add_data(groups: Any) -> None:
         "--all",
         dest="every",
         action="store_true",
-        help="include the trials without a final result: those stopped early have their latest one",
+        help="include trials without a final result; those stopped early have their latest result",
     )
     arguments.add_json_argument(out, "with --filename: print what was written as JSON")
     out.set_defaults(command=export)
@@ -90,7 +90,7 @@ def _add_files(groups: Any) -> None:
     arguments.add_experiment_argument(gone)
     which = gone.add_mutually_exclusive_group()
     which.add_argument("--all", action="store_true", help="all stopped experiments")
-    which.add_argument("--gone", action="store_true", help="all whose folders are gone: nnilite forgets them")
+    which.add_argument("--gone", action="store_true", help="forget all experiments whose folders are gone")
     gone.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     arguments.add_json_argument(gone)
     gone.set_defaults(command=delete)

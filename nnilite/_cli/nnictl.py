@@ -39,7 +39,7 @@ COMMANDS = {
     "ui": "serve one page for all experiments",
     "webui": "print the address of an experiment's web page",
     "doctor": "find out why experiments do not work here",
-    "verify": "recompute whether a finished experiment is whole",
+    "verify": "check that a finished experiment is complete and consistent",
     "tensorboard": "open TensorBoard on an experiment",
     "platform": "list the installed training services",
     "worker": "offer this machine to a pool of workers, and list who has joined",

@@ -45,7 +45,7 @@ def _read(entry: RegistryEntry, *, comparable: bool = False) -> dict[str, Any]:
         found = what_ran(client, comparable=comparable)
     if found["start"] is None:
         raise NotFound(
-            f"Nothing is recorded of what ran in {entry.id}; it began a moment ago, has recordProvenance: false, or is "
+            f"There is no record of what ran in {entry.id}; it began a moment ago, has recordProvenance: false, or is "
             "older than this version."
         )
     return found

@@ -49,7 +49,7 @@ def reproduce(options: argparse.Namespace) -> None:
         shutil.rmtree(target, ignore_errors=True)
         if not isinstance(error, (OSError, CodeError)):
             raise
-        raise NniliteError(f"{target}: the trial cannot be laid out there: {error}") from error
+        raise NniliteError(f"{target}: the trial cannot be reproduced there: {error}") from error
     if options.json:
         screen.show_json({"folder": str(target), "command": f"sh {target / 'run.sh'}", "changed": changed})
         return
@@ -124,5 +124,5 @@ def _hash_or_none(path: Path) -> str | None:
 def _cure(entry: RegistryEntry, trial: Mapping[str, Any]) -> str:
     git = _recorded(entry, trial).get("git")
     commit = git.get("commit") if isinstance(git, dict) else None
-    checkout = f"`git checkout {commit}` has the commit of then, and" if commit else ""
+    checkout = f"`git checkout {commit}` restores that commit, and" if commit else ""
     return f"{checkout} `nnictl experiment provenance {entry.id} --json` has the hashes and the difference".strip()

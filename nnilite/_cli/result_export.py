@@ -64,7 +64,7 @@ def export(
         return write(rows, guard_terminal(sys.stdout), intermediate)
     if target.suffix.lower() in _FOREIGN:
         raise ConfigError(
-            f"--filename {target}: CSV and JSON can be written, and no {target.suffix}; give the file the ending .csv"
+            f"--filename {target}: only CSV and JSON can be written, no {target.suffix}; give the file the ending .csv"
         )
     draft = target.parent / f".{secrets.token_hex(8)}.new"
     try:

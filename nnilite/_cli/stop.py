@@ -1,6 +1,6 @@
 """Stop experiments: end their trials and keep all results. `nnictl resume` continues them.
 
-The id may be the start of one, or end in * for all that start with it. --force kills a manager that cannot stop, for
+The id may be shortened, or end in * for all that start like this. --force kills a manager that cannot stop, for
 example because its disk stays full; running trials continue, and a resume takes them over with all their reports.
 
 The exit code is 1 if something is left behind on a platform: a process that cannot be killed, for example.

@@ -1,4 +1,4 @@
-"""Serve one page for all your experiments on this machine, until you press Ctrl-C. The experiments run on.
+"""Serve one page for all your experiments on this machine, until you press Ctrl-C. The experiments continue.
 
 If it is already being served, print its address, with a sign-in that works once within ten minutes.
 """

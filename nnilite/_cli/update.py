@@ -34,10 +34,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         ("trialnum", "maxTrialNumber", "how many trials to run in total"),
         ("duration", "maxExperimentDuration", "how long the experiment may run: seconds, or 10m, 0.5h, 2d"),
         ("trialduration", "maxTrialDuration", "how long a trial may run before it is cancelled"),
-        ("maxcost", "maxCost", "how much may be spent, by the cost of the services"),
+        ("maxcost", "maxCost", "how much the experiment may cost, at the services' prices"),
         ("stopatvalue", "stopAtValue", "the result at which no further trials start"),
         ("maxslots", "maxSlots", "how many trials run at once, in all experiments that share slots"),
-        ("priority", "priority", "which experiments that share slots are served first: higher ones"),
+        ("priority", "priority", "among experiments that share slots, higher ones are served first"),
     ):
         one = groups.add_parser(name, help=help_text)
         arguments.add_experiment_argument(one)
@@ -79,7 +79,7 @@ def search_space(options: argparse.Namespace) -> None:
 
     space, _ = read_space(options.filename)
     if not isinstance(space, dict):
-        raise ConfigError("is no search space: write an object of parameters", Place(str(options.filename)))
+        raise ConfigError("is not a search space: write an object of parameters", Place(str(options.filename)))
     inner = space.get("searchSpace")
     if isinstance(inner, dict) and "_type" not in inner:  # the configuration of an experiment
         space = inner

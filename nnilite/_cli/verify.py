@@ -1,8 +1,8 @@
 """Check that a finished experiment is complete and consistent.
 
-Everything is only read: the database (numbers without holes, states and results that agree, what the tuner received),
-the experiment's own files, and of trials that ran on this machine the parameters that they were given, what they
-reported and how they ended. The exit code is 1 if anything is wrong; each place is listed.
+It changes nothing. It checks the database (numbers without gaps, states and results that agree, what the tuner
+received), the experiment's own files and, for trials that ran on this machine, their parameters, reports and ends. The
+exit code is 1 if anything is wrong; each place is listed.
 """
 
 from __future__ import annotations

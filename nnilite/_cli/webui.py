@@ -1,4 +1,4 @@
-"""Print the address of an experiment's web page. Where a token is needed, it signs you in, once, within ten minutes.
+"""Print the address of an experiment's web page. If a token is needed, it signs you in, once, within ten minutes.
 
 A stopped experiment is opened read-only for it; its manager ends by itself after `idleTimeout`.
 """

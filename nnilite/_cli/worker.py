@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what", nargs="?", choices=("run", "list"), default="run", help="run: join (default); list: who has joined"
     )
-    arguments.add_json_argument(parser, "of list: print JSON")
+    arguments.add_json_argument(parser, "with list: print JSON")
     programs = list(lookup.find_worker_programs().values())
     if len(programs) != 1:
         raise PluginError(f"there are {len(programs)} worker programs installed, where one is needed")

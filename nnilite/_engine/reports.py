@@ -27,7 +27,7 @@ from nnilite.records import (
 )
 
 _NOT_KEPT = "was not kept"
-_SEVERAL = "it reported more than one final result; the first one counts (of several processes let rank 0 alone report)"
+_SEVERAL = "it reported more than one final result; the first one counts (of several processes, let only rank 0 report)"
 
 
 class Reports:

@@ -45,7 +45,7 @@ class TunerSlowness:
             return f"{waited}, and the tuner does nothing: {stop}"
         others = {kind: count for kind, count in self._before.items() if count and kind is not Ask}
         if self._computing is not None or not others:
-            return f"{waited}, and the tuner still computes them"
+            return f"{waited}, and the tuner is still computing them"
         judged, more = others.pop(Assess, 0), sum(others.values())
         parts = [f"{judged} result{'s' * (judged > 1)} to assess"] if judged else []
         parts += [f"{more} other call{'s' * (more > 1)} to make"] if more else []

@@ -264,7 +264,7 @@ def find(
         return _check_usable(fitting[0], damaged)
     if fitting:
         listed = ", ".join(f"{e.id} ({e.state})" for e in fitting)
-        raise Conflict(f"Several experiments fit, please give an id: {listed}.")
+        raise Conflict(f"Several experiments match, please give an id: {listed}.")
     if prefix is None:
         latest = f" Write the id of one, such as {all_of_them[0].id}, the latest:" if all_of_them else ""
         raise NotFound(f"There is no experiment running.{latest} `nnictl experiment list --all` shows all of them.")

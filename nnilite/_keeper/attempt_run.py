@@ -349,7 +349,7 @@ class AttemptRun:
             return "canceled by SIGTERM" if asked == "interrupted" else "canceled", asked
         limit = self._spec.max_duration_s
         if limit and now - self._began[1] > limit:
-            return "went over its time limit of {:g} s".format(limit), "duration"
+            return "exceeded its time limit of {:g} s".format(limit), "duration"
         orphaned = self._explain_orphan(now)
         return orphaned, "orphaned" if orphaned else ""
 

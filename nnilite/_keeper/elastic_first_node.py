@@ -95,7 +95,7 @@ class ElasticFirstNode(NodeRun):
         if count >= int(self.plan["nodes"]) or (count >= self._fewest and self.lived_s > ELASTIC_GATHER_S):
             self._begin(own)
         elif self.lived_s > 2 * ELASTIC_GATHER_S:
-            few = "only {} of at least {} nodes have come within {:g} s"
+            few = "only {} of at least {} nodes have joined within {:g} s"
             self.end_all(few.format(count, self._fewest, 2 * ELASTIC_GATHER_S), "machine")
 
     def _begin(self, own: Dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ class ElasticFirstNode(NodeRun):
         elif count < self._fewest:
             self._end_for_want_of_nodes(count)
         elif group.own_kills >= MOST_KILLS:
-            self.end_all("{}; it is the kill number {} there".format(group.losses[-1], group.own_kills), "machine")
+            self.end_all("{}; that is kill number {} there".format(group.losses[-1], group.own_kills), "machine")
         else:
             why = "; ".join(group.losses) or "others have come"
             self.folder.add_to_log("starts again with {} nodes: {}".format(count, why))

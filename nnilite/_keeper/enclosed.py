@@ -204,7 +204,7 @@ class EnclosedFolder:
                 if error.errno not in _NO_FOLDER:
                     raise
                 self._clear(folder, name)
-        raise NotRegularFile(errno.EINVAL, "something else is put in its place again and again", path)
+        raise NotRegularFile(errno.EINVAL, "something else is repeatedly put in its place", path)
 
     def open(self, path: str) -> IO[bytes]:
         """Open an ordinary file to read. Raises: UnsafeName, FileNotFoundError, NotRegularFile, OSError."""
@@ -387,7 +387,7 @@ def _made(folder: int, name: str, mode: int) -> int:
             os.mkdir(name, mode, dir_fd=folder)
         except FileExistsError:
             continue
-    raise NotADirectoryError(errno.ENOTDIR, "something else is put in its place again and again", name)
+    raise NotADirectoryError(errno.ENOTDIR, "something else is repeatedly put in its place", name)
 
 
 def _unlink(folder: int, name: str) -> None:

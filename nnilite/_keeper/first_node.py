@@ -62,7 +62,7 @@ class FirstNode(NodeRun):
         while not (self.terminated or self.ending or len(self._hello) == len(self._others)):
             if self.lived_s > GATHER_S:
                 missing = ", ".join(str(node) for node in self._others if node not in self._hello)
-                raise Ended("not all nodes have come within {:g} s: {} missing".format(GATHER_S, missing), "machine")
+                raise Ended("not all nodes have joined within {:g} s: {} missing".format(GATHER_S, missing), "machine")
             self._process_messages()
         if not self.terminated and not self.ending:
             self._begin(own)
@@ -244,4 +244,4 @@ def checked_hello(hello: Any) -> Dict[str, Any]:
         host = re.sub(r"[^\w.:-]", "_", str(hello["host"]))[:255]
         return {"host": host, "processes": count, "ports": ports}
     except (LookupError, TypeError, ValueError, OverflowError) as error:
-        raise LinkBroken("a node says nothing of use of itself") from error
+        raise LinkBroken("a node does not describe itself correctly") from error

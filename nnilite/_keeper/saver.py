@@ -252,7 +252,7 @@ class Saver:
                 if not storage.get(facts["object"], target, self._shared.moved):
                     raise ValueError("the file {} is gone from it".format(facts["object"]))
                 if os.path.getsize(target) != facts["size"]:
-                    raise ValueError("the file {} has lost a part of its bytes".format(facts["object"]))
+                    raise ValueError("the file {} is truncated".format(facts["object"]))
                 os.utime(target, ns=(facts["mtime_ns"], facts["mtime_ns"]))
             with EnclosedFolder(draft) as folder:
                 for path, leads_to in links.items():
@@ -426,7 +426,7 @@ def _read_facts(facts: Dict[str, Any]) -> Dict[str, Any]:
         return {"link": str(facts["link"])}
     mtime_ns = int(facts["mtime_ns"])
     if abs(mtime_ns) > _MOST_TIME_NS:
-        raise ValueError("it has a time that cannot be")
+        raise ValueError("it has an impossible time")
     return {"object": str(facts["object"]), "size": int(facts["size"]), "mtime_ns": mtime_ns}
 
 

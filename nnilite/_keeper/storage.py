@@ -222,7 +222,7 @@ def check_storage(storage: Storage, name: str, path: str) -> None:
             raise StorageError("{} does not have what was just written to it".format(storage.title))
         with open(path, "rb") as sent, open(back, "rb") as got:
             if sent.read() != got.read():
-                raise StorageError("{} gives back other bytes than it was given".format(storage.title))
+                raise StorageError("{} returns other bytes than were written".format(storage.title))
     finally:
         _remove(back)
     storage.delete(name)

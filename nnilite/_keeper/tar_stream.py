@@ -174,16 +174,16 @@ def _number(field: bytes) -> int:
     else:
         digits = field.partition(b"\0")[0].strip(b" ")
         if digits.strip(b"01234567"):
-            raise DamagedTar("one of its headers has {!a:.40} in the place of a number".format(digits))
+            raise DamagedTar("one of its headers has {!a:.40} instead of a number".format(digits))
         value = int(digits or b"0", 8)
     if value > _MOST_SIZE_BYTES:
-        raise DamagedTar("one of its headers has a number that cannot be")
+        raise DamagedTar("one of its headers has an impossible number")
     return value
 
 
 def _parse_decimal(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise DamagedTar("one of its headers has {!a:.40} in the place of a size".format(text))
+        raise DamagedTar("one of its headers has {!a:.40} instead of a size".format(text))
     return int(text)
 
 

@@ -43,7 +43,7 @@ def unpack(archive: str, target: str) -> None:
     os.makedirs(draft, mode=0o700)
     try:
         if _extract(archive, draft) != name:
-            raise CodeError("the code package {} is damaged: its content is not what its name says".format(archive))
+            raise CodeError("the code package {} is damaged: its content does not match its name".format(archive))
         os.rename(draft, target)
     except BaseException as error:
         import shutil
@@ -67,7 +67,7 @@ def check(archive: str, name: str) -> None:
     except damage() as error:
         raise CodeError("the code package is damaged: {}".format(error)) from error
     if digest.hexdigest() != name:
-        raise CodeError("the code package is damaged: its content is not what its name says")
+        raise CodeError("the code package is damaged: its content does not match its name")
 
 
 def _is_hash(name: str) -> bool:

@@ -70,6 +70,6 @@ def _read(db: sqlite3.Connection) -> tuple[NniProfile, list[messages.Record]]:
         raise StoreError(f"it is damaged ({damage[0]:.100}), or NNI was writing to it; try again")
     foreign = list_foreign_objects(db)
     if foreign:
-        raise StoreError(f"it holds what NNI did not make: {foreign[0]}")
+        raise StoreError(f"it contains what NNI did not make: {foreign[0]}")
     rows = NniRows(db)
     return rows.profile(), rows.records()

@@ -63,7 +63,7 @@ JOB = Param(
 NONCE = Param("nonce", {"type": "string", "pattern": "^[0-9a-f]{32,64}$"}, "the keeper's random digits", required=True)
 DIGEST = Param("digest", {"type": "string", "pattern": "^[0-9a-f]{64}$"}, "content hash of the code package")
 ELSEWHERE = Param("fetch", flag(True), "whether the files on the machine of the latest attempt are listed, too")
-FETCH = Param("fetch", flag(True), "whether a file that lies on another machine is copied to the manager's first")
+FETCH = Param("fetch", flag(True), "whether a file that is on another machine is copied to the manager's first")
 STREAM = Param("stream", s.choice(["stdout", "stderr"]), "which output")
 LOG = Param("name", s.choice(["manager", "tuner"]), "whose log")
 PATH = Param("path", {"type": "string", "pattern": "^.+$"}, "path below the trial's folder; slashes need no escape")

@@ -75,7 +75,7 @@ def either(*schemas: Schema) -> Schema:
     return {"anyOf": list(schemas)}
 
 
-_LATEST: Schema = {**ANYTHING, "description": "the latest intermediate result, where there is no final one (yet)"}
+_LATEST: Schema = {**ANYTHING, "description": "the latest intermediate result, if there is no final one (yet)"}
 _WARNING: Schema = {"type": "string", "description": "what is unusual about the parameters, which run anyway"}
 _TAGS: Schema = array(TEXT, description="what people have tagged it with")
 _NOTE: Schema = {"type": "string", "description": "what people have noted about it"}

@@ -131,7 +131,7 @@ def _describe_oddity(space: Json, given: Json) -> str:
     why = known.contains(_drop_extras(given))
     if why is None:
         return ""
-    return f"the parameters lie outside of the search space ({why}), so the tuner may not learn"
+    return f"the parameters are outside the search space ({why}), so the tuner may not learn"
 
 
 def _drop_extras(parameters: Json) -> Json:

@@ -38,7 +38,7 @@ def wait_until_sent(manager: Client, tell: Callable[[str], None]) -> dict[str, A
         if (not owed and now > began + _SETTLED_S) or now > still_since + STILL_S or now > began + MOST_S:
             return profile
         line = (
-            f"Waiting until trackers and webhooks have everything: {describe_undelivered(owed)}; Ctrl-C waits no longer"
+            f"Waiting until trackers and webhooks have everything: {describe_undelivered(owed)}; Ctrl-C stops waiting"
         )
         if owed and line != shown and now > shown_s + _SHOWN_EVERY_S:
             tell(line)

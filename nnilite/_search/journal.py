@@ -352,5 +352,5 @@ def _make(folder: Path, storage: Path, plan: Plan) -> None:
 def _check_kind(folder: Path) -> None:
     if not search_folder.is_search(folder):
         raise Conflict(
-            f"{folder} holds an experiment that has a manager, which a Search cannot continue; give another folder."
+            f"{folder} contains an experiment that has a manager, which a Search cannot continue; give another folder."
         )

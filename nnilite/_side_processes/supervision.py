@@ -84,7 +84,7 @@ async def _finish(process: asyncio.subprocess.Process, spec: SupervisedProcess) 
     try:
         await asyncio.wait_for(process.wait(), LAST_S)
     except asyncio.TimeoutError:
-        log.warning("%s has not received everything; the rest is sent after a resume", spec.title)
+        log.warning("%s has not received everything; a resume sends the rest", spec.title)
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()

@@ -247,7 +247,7 @@ def _check_report_numbers(rows: Rows) -> Iterator[Defect]:
         "LEFT JOIN attempts a ON a.trial = m.trial AND a.number = m.attempt WHERE a.number IS NULL"
     )
     for sequence, trial, attempt in rows(orphans):
-        yield Defect(_place(sequence, trial, attempt), "there are reports of this attempt, and no attempt")
+        yield Defect(_place(sequence, trial, attempt), "there are reports of this attempt, but no attempt")
 
 
 def _values(rows: Rows) -> Iterator[Defect]:
@@ -274,7 +274,7 @@ def _calls(rows: Rows) -> Iterator[Defect]:
     call = "SELECT 1 FROM calls c WHERE c.trial = t.id AND c.kind = "
     asked = f"t.parameter_id IS NOT NULL AND NOT EXISTS ({call}'generate' AND c.parameter_id = t.parameter_id)"
     for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {asked}"):
-        yield Defect(_place(sequence, trial), "its parameters are the tuner's, and no call of the tuner gave them")
+        yield Defect(_place(sequence, trial), "its parameters are the tuner's, but no call of the tuner proposed them")
     for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {_ENDED} AND NOT EXISTS ({call}'end')"):
         yield Defect(_place(sequence, trial), "it has ended, but the tuner did not get its result")
     results = (

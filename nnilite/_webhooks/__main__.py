@@ -88,7 +88,7 @@ def main() -> int:
     while not is_over():
         sender.step()
     if not sender.step(last=True):
-        log.warning("%s has not received everything; the rest is sent after a resume", title)
+        log.warning("%s has not received everything; a resume sends the rest", title)
     news.close()
     return 0
 

@@ -257,7 +257,7 @@ class _Walk:
             others = "" if self._lines == len(lines) else ", with those in other folders,"
             raise CodeDirError(
                 f"{escape_path(str(place))}{others} has more than {_MOST_RULES:,} lines or "
-                f"{megabytes(_MOST_RULES_BYTES)}. Leave out whole folders, or use patterns, in place of single files."
+                f"{megabytes(_MOST_RULES_BYTES)}. Leave out whole folders, or use patterns, instead of single files."
             )
         rules = IgnoreRules.parse(lines, folder, outer)
         self._tried += rules.tried

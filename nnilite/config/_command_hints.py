@@ -154,7 +154,7 @@ def _find_windows_paths(command: str) -> Iterator[str]:
         yield f"trialCommand: {drive[0]} is a path of Windows, which machines with another system do not have"
     elif backslashes is not None:
         written = backslashes[0].replace("\\", "/").removeprefix("./")
-        yield f"trialCommand: {backslashes[0]} is a path for Windows alone; write {written}, which works everywhere"
+        yield f"trialCommand: {backslashes[0]} is a path for Windows only; write {written}, which works everywhere"
 
 
 def _find_fault(script: Path) -> str:

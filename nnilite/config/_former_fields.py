@@ -98,7 +98,7 @@ _TOP = {
     **dict.fromkeys(("workingdir", "workdir", "cwd"), "did you mean trialCodeDirectory?"),
     **dict.fromkeys(("earlystopping", "earlystop", "earlyterminate", "stopper"), "write assessor: {name: Medianstop}"),
     "hydra": "write its sweeper's params as searchSpace, and n_trials as maxTrialNumber",
-    "apiversion": "a manifest of Kubernetes is no config; write searchSpace, trialCommand and trainingService",
+    "apiversion": "a Kubernetes manifest is not a config; write searchSpace, trialCommand and trainingService",
     **dict.fromkeys(("kind", "metadata", "spec"), "it belongs to a manifest of Kubernetes"),
 }
 _VARIABLES = "write variables in front of trialCommand, as in trialCommand: DATA=/data python3 trial.py"

@@ -229,7 +229,7 @@ class LearningTuner(Tuner):
         for item in data:
             if item.get("value") is not None:
                 self._learn(item.get("parameter"), item["value"], None)
-        log.info("imported %d of %d points; others lie outside of the space", len(self.points) - before, len(data))
+        log.info("imported %d of %d points; others are outside the space", len(self.points) - before, len(data))
 
     def replay(self, calls: Iterable[Call]) -> None:
         for call in calls:

@@ -211,7 +211,7 @@ def _check_between(amount: int, largest: int, what: str, example: str) -> int:
     if amount <= 0:
         raise ValueError(f"{what} must be above 0; {example}")
     if amount > largest:
-        raise ValueError(f"{what} is out of all measure; leave the field out for no limit")
+        raise ValueError(f"{what} is too large; leave the field out for no limit")
     return amount
 
 

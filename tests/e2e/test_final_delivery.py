@@ -84,7 +84,7 @@ def test_ctrl_c_waits_no_longer_says_what_is_owed_and_a_resume_sends_it(create: 
     program = create(slow="nnilite._trackers", seconds=300.0, trackers=trackers)
     assert program.stdout is not None
     line = next(line for line in program.stdout if line.startswith("Waiting until"))
-    assert "Ctrl-C waits no longer" in line
+    assert "Ctrl-C stops waiting" in line
     program.send_signal(signal.SIGINT)
     code, _, err = said_by(program)
     assert code == 7

@@ -437,7 +437,7 @@ def test_a_trial_that_its_keeper_ended_and_nobody_of_ours_had_asked_is_lost(caus
 def test_a_trial_that_its_keeper_ended_for_its_time_limit_is_canceled() -> None:
     rules = running(Rules(messages.Settings(1, max_trials=1, retries_lost=1), EMPTY, 0.0))
     rules.step(
-        messages.LiveEvents("t", 0, (Exited(5.0, -15, "went over its time limit of 5 s", EndCause.DURATION),), 5.0)
+        messages.LiveEvents("t", 0, (Exited(5.0, -15, "exceeded its time limit of 5 s", EndCause.DURATION),), 5.0)
     )
     assert rules.counts[TrialState.SYS_CANCELED] == 1
 

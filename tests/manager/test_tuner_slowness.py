@@ -67,6 +67,6 @@ def test_a_tuner_that_computes_is_named(clock: Clock) -> None:
     slowness.sent([ASK])
     clock.time = 30.0
     slowness.queued(results(1)[0])
-    assert slowness.reason() == "new parameters were requested 30 s ago, and the tuner still computes them"
+    assert slowness.reason() == "new parameters were requested 30 s ago, and the tuner is still computing them"
     slowness.answered(ASK)
     assert slowness.reason() == ""

@@ -180,7 +180,7 @@ def put_a_pipe(stored: Path) -> None:
     [
         (damage_by_cutting, "the code package is damaged"),
         (damage_in_the_middle, "the code package is damaged"),
-        (exchange, "its content is not what its name says"),
+        (exchange, "its content does not match its name"),
         (put_a_pipe, "it is not a regular file"),
         (Path.unlink, "the shared storage does not have the code"),
     ],

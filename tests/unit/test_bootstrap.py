@@ -452,4 +452,4 @@ def test_a_package_that_is_not_what_its_name_says_is_told_to_the_manager(bench):
     (bench.mount / "code").write_bytes(other.getvalue())
     bench.mount.joinpath("spec").write_bytes(bench.instructions("true", Supply(file="code"), "0" * 64))
     assert bench.launch(str(bench.mount)).wait(LIMIT_S) == 4
-    assert "its content is not what its name says" in bench.callback.exits[0].message
+    assert "its content does not match its name" in bench.callback.exits[0].message

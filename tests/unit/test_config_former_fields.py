@@ -44,7 +44,7 @@ def faults(config: dict[str, Any]) -> list[str]:
         ("run_cap", "did you mean maxTrialNumber?"),
         ("early_terminate", "write assessor: {name: Medianstop}"),
         ("hydra", "write its sweeper's params as searchSpace, and n_trials as maxTrialNumber"),
-        ("apiVersion", "a manifest of Kubernetes is no config; write searchSpace, trialCommand and trainingService"),
+        ("apiVersion", "a Kubernetes manifest is not a config; write searchSpace, trialCommand and trainingService"),
         ("spec", "it belongs to a manifest of Kubernetes"),
         ("name", "there is no such field; did you mean experimentName?"),
         ("hosts", "trainingService: {platform: remote, machineList: [...]}"),

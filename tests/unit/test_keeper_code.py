@@ -85,7 +85,7 @@ def test_a_package_that_is_not_there_is_said(tmp_path):
 
 def test_other_content_under_the_same_name_is_found_out(package, tmp_path):
     other = archive(tmp_path, [tarfile.TarInfo("x")], package.hash)
-    with pytest.raises(working_copy.CodeError, match="content is not what its name says"):
+    with pytest.raises(working_copy.CodeError, match="content does not match its name"):
         working_copy.unpack(other, str(tmp_path / "copy"))
     assert not (tmp_path / "copy").exists()
 
@@ -134,5 +134,5 @@ def test_nothing_in_a_package_can_reach_out_of_it(tmp_path, entries):
 def test_the_hash_is_that_of_codedir(package, tmp_path):
     copy = tmp_path / f"{hashlib.sha256(b'other').hexdigest()}.tar.gz"
     copy.write_bytes(package.archive.read_bytes())
-    with pytest.raises(working_copy.CodeError, match="not what its name says"):
+    with pytest.raises(working_copy.CodeError, match="does not match its name"):
         working_copy.unpack(str(copy), str(tmp_path / "copy"))

@@ -344,7 +344,7 @@ def test_a_cancel_right_after_the_start_ends_the_trial(tmp_path):
 def test_a_time_limit_ends_the_trial_and_says_so(tmp_path):
     with Bench(tmp_path) as bench:
         bench.run("sleep 100", max_duration_s=0.2)
-        assert bench.callback.exits[0].message == "went over its time limit of 0.2 s"
+        assert bench.callback.exits[0].message == "exceeded its time limit of 0.2 s"
 
 
 def test_a_fenced_attempt_is_killed_without_a_grace(tmp_path):

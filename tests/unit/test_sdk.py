@@ -234,7 +234,7 @@ def test_other_numbers_of_a_dict_may_be_arrays_of_one_element_and_its_texts_stay
 def test_a_number_counts_beside_entries_that_json_does_not_have(sdk, trial):
     numpy = pytest.importorskip("numpy")
     odd = {numpy.int64(3): 1, "path": Path("a"), "all": {"when": {1}, "loss": numpy.float32(1)}, "many": [1, b"x"]}
-    with pytest.warns(RuntimeWarning, match="so its text is kept: np.int64.3., 'path', 'all', 'many'"):
+    with pytest.warns(RuntimeWarning, match="which are kept as text: np.int64.3., 'path', 'all', 'many'"):
         sdk.report_final_result({"default": numpy.array([0.5]), **odd})
     kept = {"3": 1, "path": "a", "all": {"when": "{1}", "loss": 1.0}, "many": [1, "b'x'"]}
     assert values(trial) == [{"default": 0.5, **kept}]
@@ -428,7 +428,7 @@ def test_a_folder_may_be_a_checkpoint_but_replaces_none(sdk, trial):
                 raise error
 
     save("epoch-1", "one")
-    with pytest.raises(OSError, match="give each checkpoint that is one a name of its own"):
+    with pytest.raises(OSError, match="give each one its own name"):
         save("epoch-1", "two")
     with pytest.raises(ZeroDivisionError):
         save("epoch-2", "half of tw", ZeroDivisionError())

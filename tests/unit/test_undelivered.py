@@ -129,7 +129,7 @@ def test_the_wait_lasts_as_long_as_something_is_taken_and_tells_how_far_it_is(mo
     assert 309.0 <= manager.now_s <= 312.0
     assert told[0] == (
         "Waiting until trackers and webhooks have everything: mlflow (tracker) has not got 300 trials; "
-        "Ctrl-C waits no longer"
+        "Ctrl-C stops waiting"
     )
     assert 25 <= len(told) <= 32
 

@@ -60,7 +60,7 @@ function Ran({ found }) {
   if (found.length < 2) return null;
   const contents = comparableRecords(recorded.map(({ ran }) => ran));
   return html`<${Difference} title="Code, packages and machine" found=${recorded.map((one, place) => contentOf(one, contents[place]))} />
-    ${others.length > 0 && html`<p class="soft small">Nothing is recorded of what ran in ${others.map(titleOf).join(", ")}.</p>`}`;
+    ${others.length > 0 && html`<p class="soft small">There is no record of what ran in ${others.map(titleOf).join(", ")}.</p>`}`;
 }
 
 export function Compare() {

@@ -8,7 +8,7 @@ import { digits, keepDigits, readJson, setDigits, writeJson } from "./exact_json
 
 /**
  * @typedef {object} Derived
- * @property {Json} latest the latest intermediate result, where there is no final one (yet)
+ * @property {Json} latest the latest intermediate result, if there is no final one (yet)
  * @property {number | null} score the number that counts
  * @property {Record<string, FlatValue>} flat parameters by their dotted names
  */

@@ -323,7 +323,7 @@ def test_an_export_into_a_file_of_another_kind_or_with_a_long_name_names_the_fil
 ) -> None:
     make("abcd")
     assert run(["experiment", "export", "-f", str(tmp_path / "results.xlsx")]) == 1
-    assert "results.xlsx: CSV and JSON can be written, and no .xlsx" in capsys.readouterr().err
+    assert "results.xlsx: only CSV and JSON can be written, no .xlsx" in capsys.readouterr().err
     assert run(["experiment", "export", "-f", str(tmp_path / ("x" * 300))]) == 1
     assert f"--filename {tmp_path / ('x' * 300)}: cannot be written: File name too long" in capsys.readouterr().err
     assert list(tmp_path.glob("*.xlsx")) == []
@@ -335,7 +335,7 @@ def test_a_file_that_is_no_search_space_is_named(
     make("abcd")
     (tmp_path / "program.yaml").write_text("just words\n")
     assert run(["update", "searchspace", "-f", str(tmp_path / "program.yaml")]) == 1
-    assert "program.yaml: is no search space: write an object of parameters" in capsys.readouterr().err
+    assert "program.yaml: is not a search space: write an object of parameters" in capsys.readouterr().err
 
 
 def test_the_search_space_of_a_whole_configuration_is_taken(make: Make, manager: StandIn, tmp_path: Path) -> None:
