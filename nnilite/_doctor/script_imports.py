@@ -8,9 +8,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from nnilite._keeper.plain_file import open_code_file
 from nnilite._keeper.python_command import read_python_command
 
 _OURS = ("nni", "nnilite")
+_MOST_BYTES = 1 << 20
 
 
 def find_imports(command: str, folder: Path) -> list[str]:
@@ -24,7 +26,9 @@ def find_imports(command: str, folder: Path) -> list[str]:
     first, *rest = found.words
     path = folder / (rest[0].replace(".", "/") + ".py" if first == "-m" else first)
     try:
-        tree = ast.parse(path.read_bytes() if path.is_file() else b"")
+        with open_code_file(path) as file:
+            source = file.read(_MOST_BYTES + 1)
+        tree = ast.parse(source if len(source) <= _MOST_BYTES else b"")
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return []
     return sorted({name for name in _list_modules(tree) if _is_installed(name.partition(".")[0], path.parent)})

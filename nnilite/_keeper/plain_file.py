@@ -57,6 +57,14 @@ def open_regular(path: str) -> IO[bytes]:
     return require_regular(file, path)
 
 
+def open_code_file(path: Union[str, os.PathLike[str]]) -> IO[bytes]:
+    """Open a file of a person's code, also where a link leads to it. Raises: NotRegularFile, OSError.
+
+    In its place there may be a pipe, which another program would have to open, too, or a device without an end.
+    """
+    return require_regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), str(path))
+
+
 def require_regular(file: int, path: str, mode: str = "rb") -> IO[bytes]:
     """Return what was opened with O_NONBLOCK as a file, or close it. Raises: NotRegularFile."""
     if not stat.S_ISREG(os.fstat(file).st_mode):

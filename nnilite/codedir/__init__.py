@@ -26,6 +26,7 @@ _oversize     what to say of a code directory that is too large
 
 from __future__ import annotations
 
+from nnilite._keeper.plain_file import open_code_file
 from nnilite.codedir.code_package import (
     DEFAULT_IGNORES,
     CodeFile,
@@ -34,7 +35,6 @@ from nnilite.codedir.code_package import (
     PackageLimits,
     Progress,
     list_files,
-    open_code_file,
     pack,
 )
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from nnilite._keeper.plain_file import NotRegularFile, open_regular, require_regular
+from nnilite._keeper.plain_file import NotRegularFile, open_code_file, open_regular
 from nnilite.codedir._nniignore import FILE_NAME, IgnoreRules, split_lines
 from nnilite.codedir._oversize import Size, advice, escape_path, megabytes
 from nnilite.disk_room import DiskRoom, NoRoom
@@ -316,14 +316,6 @@ class _Walk:
 
     def _note(self, path: str, what: str) -> None:
         self.notes.append(f"{escape_path(path)} {what}")
-
-
-def open_code_file(place: Path) -> IO[bytes]:
-    """Open a file, also where a link leads to it. Raises: NotRegularFile, OSError.
-
-    In its place there may be a pipe by now, which another program would have to open, too.
-    """
-    return require_regular(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), str(place))
 
 
 def _copy_file(source: Path, target: Path, most: int) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from nnilite._keeper.plain_file import open_code_file
 from nnilite.config._command_hints import parse_program
 from nnilite.config.secrets import masked_text
 
@@ -56,7 +57,9 @@ def _list_classes(path: Path) -> list[str]:
 
 def _parse(path: Path) -> ast.Module | None:
     try:
-        return parse_program(path.read_bytes()) if path.stat().st_size <= _MOST_BYTES else None
+        with open_code_file(path) as file:
+            source = file.read(_MOST_BYTES + 1)
+        return parse_program(source) if len(source) <= _MOST_BYTES else None
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None
 

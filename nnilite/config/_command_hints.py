@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
+from nnilite._keeper.plain_file import open_code_file
 from nnilite.config._program_hints import SCRIPTS, find_program_faults
 from nnilite.services.trial_command import has_open_quote
 
@@ -175,7 +176,8 @@ def _find_fault(script: Path) -> str:
 def _find_line_ends(script: Path) -> str:
     """Return that a script of a shell has line ends of Windows, which no shell accepts: the end of a sentence."""
     try:
-        found = b"\r\n" in script.read_bytes()
+        with open_code_file(script) as file:
+            found = b"\r\n" in file.read(_MOST_PARSED_BYTES)
     except OSError:
         return ""
     return (
@@ -196,7 +198,8 @@ def parse_program(source: bytes) -> ast.Module:
 def _parse(script: Path, changed_ns: int) -> str:
     """Do the work of `_find_fault` once for each state of a file."""
     try:
-        source = script.read_bytes()
+        with open_code_file(script) as file:
+            source = file.read(_MOST_PARSED_BYTES)
         tree = parse_program(source)
     except SyntaxError as error:
         line = (error.text or "").strip()
@@ -230,7 +233,7 @@ def _is_annotated(script: Path) -> bool:
     try:
         if not script.is_file():
             return False
-        with script.open("rb") as file:
+        with open_code_file(script) as file:
             return _ANNOTATION.search(file.read(_MOST_BYTES)) is not None
     except OSError:
         return False

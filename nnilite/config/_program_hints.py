@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from nnilite._keeper.plain_file import open_code_file
 from nnilite.services.trial_command import StartedProgram, read_programs
 from nnilite.services.worker_side import is_folder_there, is_there
 
@@ -85,7 +86,7 @@ def _find_own_program(word: str, folder: Path) -> Iterator[str]:
 def _has_odd_first_line(path: Path) -> bool:
     """Return whether a script names an interpreter with a carriage return at the end, which no system finds."""
     try:
-        with path.open("rb") as file:
+        with open_code_file(path) as file:
             first = file.readline(_LONGEST_FIRST_LINE)
     except OSError:
         return False

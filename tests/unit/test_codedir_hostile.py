@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from nnilite import codedir
+from nnilite._doctor.script_imports import find_imports
 from nnilite._manager.provenance_recording import hash_of
 from nnilite.codedir import list_files, pack
+from nnilite.config._class_hints import explain_missing_class
+from nnilite.config._command_hints import find_command_hints
 from nnilite.errors import CodeDirError
 
 
@@ -151,3 +154,28 @@ def test_a_copy_waits_for_no_pipe(code: Path, tmp_path: Path) -> None:
     put_pipe(code / "a.py")
     with pytest.raises(OSError, match="not a regular file"):
         listed.copy(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("name", ["a.py", "./a.sh", "a.sh"])
+def test_hints_at_a_command_wait_for_no_pipe_and_read_no_device_in_place_of_its_script(code: Path, name: str) -> None:
+    put_pipe(code / name)
+    assert find_command_hints(f"python3 {name}", code) == []
+    (code / name).unlink()
+    (code / name).symlink_to("/dev/zero")
+    assert find_command_hints(f"python3 {name}", code) == []
+
+
+@pytest.mark.parametrize("put", [lambda path: put_pipe(path), lambda path: path.symlink_to("/dev/zero")])
+def test_a_pipe_or_a_device_in_place_of_a_program_has_no_imports_and_no_classes(
+    code: Path, put: Callable[[Path], None]
+) -> None:
+    put(code / "a.py")
+    assert find_imports("python3 a.py", code) == []
+    assert explain_missing_class("a.Tuner", code) == ""
+
+
+def test_a_script_larger_than_the_memory_is_not_read(code: Path) -> None:
+    with (code / "a.py").open("wb") as file:
+        file.truncate(1 << 40)
+    assert find_imports("python3 a.py", code) == []
+    assert find_command_hints("python3 a.py", code) == []
