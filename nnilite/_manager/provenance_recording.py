@@ -31,6 +31,7 @@ from nnilite import codedir
 from nnilite._engine.engine import CLEANUP_S
 from nnilite._experiments.documents import as_json, write_content
 from nnilite._experiments.provenance_reading import FILE_NAME, read_starts
+from nnilite._logging.redaction import redact
 from nnilite._manager.cpu_quota import count_processors
 from nnilite._sdk.worker_facts import list_packages
 from nnilite._version import __version__
@@ -207,8 +208,7 @@ def _git_says(folder: Path, *words: str, most: int = 1 << 20) -> str | None:
 
 
 def _hide_secrets(text: str, secrets: frozenset[str]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, HIDDEN) if len(secret) > 3 else text
+    text = redact(text, [secret for secret in secrets if len(secret) > 3])
     text = _PRIVATE_KEY.sub(rf"\g<1>{HIDDEN}\g<2>", text)
     return "\n".join(map(masked_text, text.split("\n")))
 
