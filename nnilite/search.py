@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from nnilite._functions.search_on_service import RunTarget
     from nnilite._search.journal import Journal
     from nnilite._search.loop import Callback, Loop
-    from nnilite._store.shared import News
+    from nnilite._store.shared import SharedChanges
     from nnilite.records import Json, Trial
 
 __all__ = ["Search", "SearchResult", "TrialStopped"]
@@ -177,7 +177,7 @@ class Search:
                 self._catch_up(news)
                 yield
 
-    def _catch_up(self, news: News) -> None:
+    def _catch_up(self, news: SharedChanges) -> None:
         if news.calls:
             self._tuner.replay(news.calls)
             self._calls += news.calls

@@ -30,7 +30,7 @@ from typing import Any
 
 from nnilite._keeper import build
 from nnilite._keeper.proof import HEADER, digest
-from nnilite._rest.callback_proofs import Proofs, Signed
+from nnilite._rest.callback_proofs import Proofs, SignedRequest
 from nnilite._rest.events import parse_batch
 from nnilite.errors import ConfigError
 from nnilite.records import Exited, KeeperEvent, Output, Reported, Started, Used
@@ -159,7 +159,7 @@ class Callback(PromptServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Callback
-    signed: Signed | None = None  # the request that is answered
+    signed: SignedRequest | None = None  # the request that is answered
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))

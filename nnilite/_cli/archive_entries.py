@@ -43,7 +43,7 @@ class ArchiveLimits:
 
 
 @dataclass(frozen=True)
-class Places:
+class UnpackTargets:
     """The places of experiment and code, and the folders into which they are unpacked first."""
 
     directory: Path
@@ -87,7 +87,7 @@ def check_free(experiment: str, directory: Path, code: Path) -> None:
 
 
 @contextmanager
-def drafts(directory: Path, code: Path) -> Iterator[Places]:
+def drafts(directory: Path, code: Path) -> Iterator[UnpackTargets]:
     """Yield folders to unpack into, on the same disks as the places. What remains in them is removed afterwards."""
     with ExitStack() as made:
 
@@ -100,7 +100,7 @@ def drafts(directory: Path, code: Path) -> Iterator[Places]:
         draft = beside(directory)
         draft.mkdir(mode=0o700)
         inside = code.is_relative_to(directory)
-        yield Places(directory, code, draft, draft / code.relative_to(directory) if inside else beside(code))
+        yield UnpackTargets(directory, code, draft, draft / code.relative_to(directory) if inside else beside(code))
 
 
 def check_amount(archive: zipfile.ZipFile, path: Path, limits: ArchiveLimits) -> None:

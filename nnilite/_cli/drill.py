@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nnilite._cli import access, arguments, ctrl_c, screen
-from nnilite._cli.drill_report import FAULTY, Report, Study, study, study_changes, summed
+from nnilite._cli.drill_report import FAULTY, Report, TrialFindings, study, study_changes, summed
 from nnilite._cli.drill_starts import list_changes
 from nnilite._cli.trial_roles import read_roles
 from nnilite._running.manager_client import Client
@@ -184,7 +184,7 @@ def has_elastic_trials(manager: Client) -> bool:
     return count_nodes(manager.profile()["config"].get("distributed")).is_elastic
 
 
-def _study_elastic_trials(manager: Client, key: str, struck: set[tuple[str, int]] | None) -> Iterator[Study]:
+def _study_elastic_trials(manager: Client, key: str, struck: set[tuple[str, int]] | None) -> Iterator[TrialFindings]:
     for known in list(manager.trials()):
         if struck is None or known["id"] in {trial for trial, _ in struck}:
             trial, metrics = manager.trial(known["id"]), list(manager.metrics(known["id"]))
@@ -193,7 +193,7 @@ def _study_elastic_trials(manager: Client, key: str, struck: set[tuple[str, int]
                 yield study_changes(trial, changes, metrics, key)
 
 
-def _study_trials(manager: Client, key: str, struck: set[tuple[str, int]] | None) -> Iterator[Study]:
+def _study_trials(manager: Client, key: str, struck: set[tuple[str, int]] | None) -> Iterator[TrialFindings]:
     if has_elastic_trials(manager):
         yield from _study_elastic_trials(manager, key, struck)
         return

@@ -33,7 +33,7 @@ FAULTY = (DrillOutcome.GAP, DrillOutcome.DOUBLED, DrillOutcome.BOTH)
 
 
 @dataclass(frozen=True)
-class Study:
+class TrialFindings:
     """What is found about one trial."""
 
     interruptions: list[dict[str, Any]]
@@ -42,9 +42,9 @@ class Study:
 
 def study_changes(
     trial: Mapping[str, Any], changes: list[dict[str, Any]], metrics: Sequence[Mapping[str, Any]], key: str = "step"
-) -> Study:
+) -> TrialFindings:
     """Study an elastic trial, which has continued after these changes of its nodes."""
-    return Study(changes, study(trial, [], metrics, key).curve)
+    return TrialFindings(changes, study(trial, [], metrics, key).curve)
 
 
 def study(
@@ -53,7 +53,7 @@ def study(
     metrics: Sequence[Mapping[str, Any]],
     key: str = "step",
     usual: int | None = None,
-) -> Study:
+) -> TrialFindings:
     """Study one trial.
 
     `drilled`: the numbers of the interrupted attempts. `usual`: the results of an uninterrupted trial.
@@ -78,10 +78,10 @@ def study(
         outcome, detail = DrillOutcome.GOES_ON, ""
     facts = {"missing": missing, "doubled": doubled, "undelivered": undelivered}
     curve = {"trial": trial["id"], "state": trial["state"], "outcome": outcome.value, "detail": detail, **facts}
-    return Study(interruptions, curve)
+    return TrialFindings(interruptions, curve)
 
 
-def summed(studies: Sequence[Study]) -> Report:
+def summed(studies: Sequence[TrialFindings]) -> Report:
     """Return the report of all trials."""
     interruptions = [one for each in studies for one in each.interruptions]
     costs = [one["lostCost"] for one in interruptions if one["lostCost"] is not None]

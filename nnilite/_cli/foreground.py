@@ -33,7 +33,7 @@ LINE_S = 10.0
 
 ENDED = ("DONE", "ERROR", "STOPPED")
 
-Show = Callable[[dict[str, Any], progress_text.Course], None]
+Show = Callable[[dict[str, Any], progress_text.ProgressHistory], None]
 
 
 def follow(entry: RegistryEntry, *, as_json: bool = False) -> int:
@@ -95,7 +95,7 @@ def _watch_to_end(manager: Client, entry: RegistryEntry, *, quiet: bool) -> dict
     if quiet:
         return watch(manager, entry, lambda profile, course: None)
     if not screen.is_terminal():
-        return watch(manager, entry, Lines())
+        return watch(manager, entry, ProgressLines())
     from rich.live import Live
 
     # The bar goes away at the end: the result below it has all that it said.
@@ -105,7 +105,7 @@ def _watch_to_end(manager: Client, entry: RegistryEntry, *, quiet: bool) -> dict
 
 def watch(manager: Client, entry: RegistryEntry, show: Show) -> dict[str, Any]:
     """Poll the manager until the experiment has ended. Return the last profile. Raises: NniliteError if it dies."""
-    course = progress_text.Course()
+    course = progress_text.ProgressHistory()
     profile, pause_s = None, FIRST_POLL_S
     while True:
         try:
@@ -127,7 +127,7 @@ def _gone(entry: RegistryEntry, profile: dict[str, Any] | None, error: NniliteEr
     raise managers.explain_silence(entry, error) from error
 
 
-class Lines:
+class ProgressLines:
     """Shows progress as lines of a log: after each further tenth of the trials, or after a while."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Lines:
         self._at_s = time.monotonic()
         self._ended = 0
 
-    def __call__(self, profile: dict[str, Any], course: progress_text.Course) -> None:
+    def __call__(self, profile: dict[str, Any], course: progress_text.ProgressHistory) -> None:
         ended = progress_text.count_ended(profile)
         step = max(1, (profile["limits"]["maxTrialNumber"] or 100) // 10)
         waited = time.monotonic() - self._at_s
@@ -148,7 +148,7 @@ class Lines:
         self._last_line, self._at_s, self._ended = line, time.monotonic(), ended
 
 
-def _draw_picture(profile: dict[str, Any], course: progress_text.Course) -> Group:
+def _draw_picture(profile: dict[str, Any], course: progress_text.ProgressHistory) -> Group:
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table

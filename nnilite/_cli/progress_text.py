@@ -20,7 +20,7 @@ _ENDING = ("NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL")
 
 
 @dataclass
-class Course:
+class ProgressHistory:
     """The course of an experiment so far. From profiles and their times it computes the recent rate.
 
     Times are seconds of any clock.
@@ -87,7 +87,7 @@ def count_ended(profile: dict[str, Any]) -> int:
     return sum(count for state, count in profile["counts"].items() if state not in _OPEN)
 
 
-def left_s(profile: dict[str, Any], course: Course) -> float | None:
+def left_s(profile: dict[str, Any], course: ProgressHistory) -> float | None:
     """Return the seconds until a limit of the experiment is reached; None if there is none, or it is not known."""
     limits = profile["limits"]
     guesses = []
@@ -101,7 +101,7 @@ def left_s(profile: dict[str, Any], course: Course) -> float | None:
     return min(guesses, default=None)
 
 
-def rate(course: Course) -> str:
+def rate(course: ProgressHistory) -> str:
     """Return the rate with the unit that is easiest to read: `3.2 trials/s`, `12 trials/min` or `4 trials/h`."""
     if course.per_s is None:
         return "-"
@@ -121,7 +121,7 @@ def done(profile: dict[str, Any]) -> str:
     return f"{count_ended(profile)}/{limit}" if limit else str(count_ended(profile))
 
 
-def line(profile: dict[str, Any], course: Course) -> str:
+def line(profile: dict[str, Any], course: ProgressHistory) -> str:
     """Return the whole progress on one line, for a log."""
     left = screen.span(left_s(profile, course))
     parts = [

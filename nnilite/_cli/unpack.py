@@ -25,7 +25,7 @@ from nnilite._cli.archive_entries import (
     ArchiveLimits,
     BoundedArchive,
     EntryPaths,
-    Places,
+    UnpackTargets,
     check_amount,
     check_free,
     check_kind,
@@ -103,7 +103,7 @@ def _about(archive: zipfile.ZipFile, path: Path) -> Document:
     return about
 
 
-def _unpack(archive: zipfile.ZipFile, path: Path, places: Places, limits: ArchiveLimits, work: Work) -> None:
+def _unpack(archive: zipfile.ZipFile, path: Path, places: UnpackTargets, limits: ArchiveLimits, work: Work) -> None:
     """Unpack after a check of all names and sizes: a stranger's archive may name any path and unpack to any size."""
     check_amount(archive, path, limits)
     taken = EntryPaths(folds_case(places.draft))
@@ -113,7 +113,7 @@ def _unpack(archive: zipfile.ZipFile, path: Path, places: Places, limits: Archiv
         unpack_one(archive, entry, folder, inner, work)
 
 
-def _target(entry: zipfile.ZipInfo, places: Places, taken: EntryPaths) -> tuple[Path, str] | None:
+def _target(entry: zipfile.ZipInfo, places: UnpackTargets, taken: EntryPaths) -> tuple[Path, str] | None:
     """Return the folder for an entry and its path there, None if it is skipped.
 
     Raises: ConfigError for an entry that nnilite never saves.
@@ -135,7 +135,7 @@ def _target(entry: zipfile.ZipInfo, places: Places, taken: EntryPaths) -> tuple[
     return None
 
 
-def _check_content(path: Path, experiment: str, places: Places) -> None:
+def _check_content(path: Path, experiment: str, places: UnpackTargets) -> None:
     """Check the configuration, adapted to the folders here, and the database. Raises: ConfigError, PluginError."""
     from nnilite._store.copies import import_database
     from nnilite.config import load_stored
@@ -152,7 +152,7 @@ def _check_content(path: Path, experiment: str, places: Places) -> None:
         raise ConfigError(f"{path} does not contain a valid experiment: {error}") from error
 
 
-def _adapt(path: Path, places: Places) -> None:
+def _adapt(path: Path, places: UnpackTargets) -> None:
     """Change the folders in the configuration, which are elsewhere now."""
     try:
         config = read_document(places.draft / CONFIG, "save the experiment again").fields
@@ -169,7 +169,7 @@ def _adapt(path: Path, places: Places) -> None:
     write_json(places.draft / CONFIG, config)
 
 
-def _put(about: Document, places: Places) -> None:
+def _put(about: Document, places: UnpackTargets) -> None:
     """Move the code and the experiment to their places and register it. A failure undoes the steps before."""
     with ExitStack() as undo:
         if places.code_draft.is_dir() and not places.code.is_relative_to(places.directory):

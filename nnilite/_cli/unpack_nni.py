@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from nnilite._cli import archive_entries as entries
-from nnilite._cli.archive_entries import ArchiveLimits, Places
+from nnilite._cli.archive_entries import ArchiveLimits, UnpackTargets
 from nnilite._cli.progress_line import Work
 from nnilite._experiments import nni_folders, registry
 from nnilite._experiments.registry import RegistryEntry
@@ -70,7 +70,7 @@ def _id(archive: zipfile.ZipFile, path: Path) -> str:
     return str(found)
 
 
-def _unpack(archive: zipfile.ZipFile, places: Places, work: Work) -> None:
+def _unpack(archive: zipfile.ZipFile, places: UnpackTargets, work: Work) -> None:
     names = entries.EntryPaths(entries.folds_case(places.draft))
     work.expect(sum(entry.file_size for entry in archive.infolist()))
     for entry in archive.infolist():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nnilite._engine import messages
-from nnilite._engine.live_trial import Live, Phase, find_error_kind, retry_delay_s
+from nnilite._engine.live_trial import ActiveTrial, Phase, find_error_kind, retry_delay_s
 from nnilite._engine.recorder import Recorder, joined
 from nnilite._engine.state import State
 from nnilite.records import DRILLED, UNSTARTED, CallKind, EndCause, Exited, ExperimentState, JobState, TrialState
@@ -70,7 +70,7 @@ class Ends:
         self._recorder.put_attempt(live, message=DRILLED)
         self._recorder.act(messages.Cancel(live.attempt))
 
-    def take_end(self, live: Live) -> None:
+    def take_end(self, live: ActiveTrial) -> None:
         """Take up how the command ended, which its keeper has reported.
 
         If the keeper has ended it, and not because the experiment had canceled the attempt or limited its time, the
@@ -95,7 +95,7 @@ class Ends:
             self._recorder.put_attempt(live, reported_end=end)
             self._recorder.say(live, f"{INTERRUPTED}; waiting for the report of its platform")
 
-    def forget_end(self, live: Live, why: str) -> None:
+    def forget_end(self, live: ActiveTrial, why: str) -> None:
         """Drop the end that a keeper reported as it could not begin. Its service did not answer, and was asked again.
 
         It may have begun another one since, which runs the command now: the service knows, and its status shows it. So
@@ -105,7 +105,7 @@ class Ends:
         self._recorder.put_attempt(live, reported_end=None, run="")
         self._recorder.note_problem(live, f"the keeper of this attempt could not start: {why}")
 
-    def end(self, live: Live) -> None:
+    def end(self, live: ActiveTrial) -> None:
         """End the attempt with `live.end`, as its command ended or was canceled."""
         end = live.end or Exited(self._state.now, None)
         code = end.code
@@ -126,12 +126,12 @@ class Ends:
             self.finish(live, TrialState.FAILED, live.failure(end), end.time)
             self._count_failure(live.failure(end))
 
-    def flaw(self, live: Live, end: Exited) -> str:
+    def flaw(self, live: ActiveTrial, end: Exited) -> str:
         """Return what is wrong with the result of a command that succeeded, with what its keeper says of it."""
         flaw = live.flaw(self._state.settings.objectives)
         return joined(flaw, end.message) if flaw else ""
 
-    def lose(self, live: Live, reason: str) -> None:
+    def lose(self, live: ActiveTrial, reason: str) -> None:
         """Abandon the attempt, whose worker is gone: make a further one, or let the trial fail."""
         reason = DRILLED if live.drilled else reason
         message = joined(reason, live.complaint)
@@ -146,7 +146,7 @@ class Ends:
         else:
             self.finish(live, TrialState.FAILED, f"lost: {reason}", self._state.now)
 
-    def _may_lose(self, live: Live, reason: str) -> bool:
+    def _may_lose(self, live: ActiveTrial, reason: str) -> bool:
         """Count a lost attempt; true if there may be a further one.
 
         The attempts that the user has allowed are for real losses. A drill uses up none of them, and neither does a
@@ -160,7 +160,7 @@ class Ends:
         live.lost += 1
         return live.lost <= self._state.settings.retries_lost
 
-    def again(self, live: Live, reason: str, delay_s: float | None = None) -> None:
+    def again(self, live: ActiveTrial, reason: str, delay_s: float | None = None) -> None:
         """Prepare a further attempt; without `delay_s`, after a time that grows with the failures so far."""
         self._recorder.remove(live.attempt)
         delay_s = retry_delay_s(live.lost + live.failed + live.unstarted) if delay_s is None else delay_s
@@ -181,7 +181,7 @@ class Ends:
         self._recorder.add(messages.SaveTrial(live.trial))
         self._state.free()
 
-    def finish(self, live: Live, state: TrialState, reason: str, ended: float) -> None:
+    def finish(self, live: ActiveTrial, state: TrialState, reason: str, ended: float) -> None:
         """End the trial in this state."""
         reason = joined(reason, live.complaint)
         value = live.trial.value
@@ -230,7 +230,7 @@ class Ends:
         for live in [x for x in self._state.live.values() if x.phase is Phase.QUEUED]:
             self.cancel(live, TrialState.SYS_CANCELED, "the experiment ended with an error")
 
-    def cancel(self, live: Live, state: TrialState, reason: str) -> None:
+    def cancel(self, live: ActiveTrial, state: TrialState, reason: str) -> None:
         """Have the trial end, in this state unless it succeeds before that."""
         # No service has the trial, so it ends at once.
         if live.phase is Phase.QUEUED and not live.unanswered:

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from nnilite._engine import messages
 from nnilite._engine.dedupe import JobKey
 from nnilite._engine.gate import BatchAnswer, EventGate, EventStore
-from nnilite._engine.live_trial import Live
+from nnilite._engine.live_trial import ActiveTrial
 from nnilite._engine.placement_notes import LivePlacementNotes
 from nnilite._engine.rules import Rules
 from nnilite._engine.service_caller import ServiceCaller, WakeSignal
@@ -103,7 +103,7 @@ def _read_since_boot() -> float:
 
 
 @dataclass(frozen=True)
-class Parts:
+class EngineParts:
     """What the engine works with."""
 
     rules: Rules
@@ -124,7 +124,7 @@ class Parts:
 class Engine:
     """Owns all trials while `run` runs. The other methods may be called on the event loop at any time."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EngineParts) -> None:
         self.rules = parts.rules
         self.commits_held_up = ""  # why, "" if they are not
         self._parts = parts
@@ -184,13 +184,13 @@ class Engine:
         """Commit the new ones among the events of a keeper: see `EventGate.commit_events`."""
         return await self.gate.commit_events((trial, attempt), events, over_gaps)
 
-    def live_trial(self, trial: str) -> Live | None:
+    def live_trial(self, trial: str) -> ActiveTrial | None:
         return self.rules.live.get(trial)
 
     def used(self, key: JobKey, used: Used) -> None:
         self.uses.record(key, used, self.now())
 
-    def stuck(self) -> list[Live]:
+    def stuck(self) -> list[ActiveTrial]:
         """Return the trials that have waited in the queue of one service for longer than `moveAfter`."""
         return self.rules.stuck()
 

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from nnilite._engine import messages
 from nnilite._engine.dedupe import Fenced, JobKey, MetricCursor, MetricCursors, NewEvents, OutputLimits, fresh
-from nnilite._engine.live_trial import Live
+from nnilite._engine.live_trial import ActiveTrial
 from nnilite.errors import ServiceError, StoreError
 from nnilite.records import Attempt, KeeperEvent, Output, Trial, TrialState, Used
 
@@ -49,7 +49,7 @@ class GateInbox(Protocol):
 
     def now(self) -> float: ...
 
-    def live_trial(self, trial: str) -> Live | None: ...
+    def live_trial(self, trial: str) -> ActiveTrial | None: ...
 
     def used(self, key: JobKey, used: Used) -> None:
         """Keep in memory what the trial uses."""

@@ -6,7 +6,7 @@ import math
 
 from nnilite._engine import messages
 from nnilite._engine.ends import INTERRUPTED, Ends
-from nnilite._engine.live_trial import Live, Phase
+from nnilite._engine.live_trial import ActiveTrial, Phase
 from nnilite._engine.recorder import Recorder
 from nnilite._engine.state import State
 from nnilite.records import CallKind, ExperimentState, TrialState
@@ -76,7 +76,7 @@ class Limits:
         self._check_cost()
         self._recorder.remove_again(state.now)
 
-    def _check_time(self, live: Live) -> None:
+    def _check_time(self, live: ActiveTrial) -> None:
         state = self._state
         limit = state.settings.max_trial_duration_s
         running = live.trial.state is TrialState.RUNNING
@@ -100,7 +100,7 @@ class Limits:
             for live in list(state.live.values()):
                 self._ends.cancel(live, TrialState.SYS_CANCELED, f"{spent:.2f} is spent, and maxCost is {limit:g}")
 
-    def _check_silence(self, live: Live, silent_s: float) -> None:
+    def _check_silence(self, live: ActiveTrial, silent_s: float) -> None:
         if live.phase is Phase.SUBMITTED and live.attempt is not None:
             self._recorder.act(messages.Cancel(live.attempt))
             self._ends.lose(live, f"no sign of life for {silent_s:.0f} s")

@@ -67,7 +67,7 @@ class Removal:
 
 
 @dataclass
-class Live:
+class ActiveTrial:
     """A trial that has not ended. Only the rules change it."""
 
     trial: Trial
@@ -104,7 +104,7 @@ class Live:
     tried: tuple[str, ...] = ()  # the services of earlier attempts, to which a further one goes last
 
     @classmethod
-    def restored(cls, known: LiveTrial, now: float, settings: Settings) -> Live:
+    def restored(cls, known: LiveTrial, now: float, settings: Settings) -> ActiveTrial:
         """Return the trial in the state in which the last manager left it."""
         attempt = known.attempt if known.attempt and known.attempt.number == known.trial.attempt else None
         cancel = attempt.cancel if attempt else None

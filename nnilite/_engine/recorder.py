@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nnilite._engine import messages
-from nnilite._engine.live_trial import Live, Removal
+from nnilite._engine.live_trial import ActiveTrial, Removal
 from nnilite._engine.state import State
 from nnilite.records import DRILLED, Attempt, ExperimentState, TrialState, copy_with
 from nnilite.tuner import Call
@@ -34,13 +34,13 @@ class Recorder:
 
     # ------------------------------------------------------------ a trial
 
-    def put(self, live: Live, **changes: Any) -> None:
+    def put(self, live: ActiveTrial, **changes: Any) -> None:
         """Change the trial and save it."""
         self.count(live.trial.state, changes.get("state", live.trial.state))
         live.trial = copy_with(live.trial, **changes)
         self.add(messages.SaveTrial(live.trial))
 
-    def put_attempt(self, live: Live, **changes: Any) -> None:
+    def put_attempt(self, live: ActiveTrial, **changes: Any) -> None:
         """Change the current attempt, if there is one, and save it."""
         if live.attempt is not None:
             live.attempt = copy_with(live.attempt, **changes)
@@ -51,22 +51,22 @@ class Recorder:
         self._state.counts[old] -= 1
         self._state.counts[new] += 1
 
-    def wait(self, live: Live, reason: str) -> None:
+    def wait(self, live: ActiveTrial, reason: str) -> None:
         """Show why a trial waits."""
         if live.trial.state is TrialState.WAITING and live.trial.reason != reason:
             self.put(live, reason=reason)
 
-    def wait_for_start(self, live: Live, service: str) -> None:
+    def wait_for_start(self, live: ActiveTrial, service: str) -> None:
         """Show that a trial waits in the queue of its service, which says no more."""
         self.wait(live, f"submitted to {service}, waiting for its start")
 
-    def say(self, live: Live, reason: str) -> None:
+    def say(self, live: ActiveTrial, reason: str) -> None:
         """Show a remark at a running trial: that its platform cannot be reached, for example."""
         reason = joined(reason, live.complaint)
         if live.trial.state is TrialState.RUNNING and live.trial.reason != reason:
             self.put(live, reason=reason)
 
-    def note_problem(self, live: Live, what: str) -> None:
+    def note_problem(self, live: ActiveTrial, what: str) -> None:
         """Show at the trial that something which it reported was not kept as reported.
 
         Only the first complaint is kept in full: a trial that reports a thousand odd values does so for one reason.
@@ -80,7 +80,7 @@ class Recorder:
         self.put_attempt(live, message=joined(DRILLED if live.drilled else "", live.complaint))
         self.say(live, "")
 
-    def charge(self, live: Live, seconds: float) -> None:
+    def charge(self, live: ActiveTrial, seconds: float) -> None:
         """Note what the current attempt has cost, once it has ended after that many seconds."""
         if live.attempt is None or live.attempt.cost is not None:
             return

@@ -7,7 +7,7 @@ from typing import Any
 
 from nnilite._engine import messages
 from nnilite._engine.ends import INTERRUPTED, Ends
-from nnilite._engine.live_trial import Live, Phase
+from nnilite._engine.live_trial import ActiveTrial, Phase
 from nnilite._engine.recorder import Recorder, joined
 from nnilite._engine.state import State
 from nnilite.records import (
@@ -74,14 +74,14 @@ class Reports:
         if live.end is not None:
             self._take_end(live)
 
-    def _note_heard(self, live: Live, message: messages.LiveEvents) -> None:
+    def _note_heard(self, live: ActiveTrial, message: messages.LiveEvents) -> None:
         live.seen = self._state.lived
         if message.events:
             live.delivered = self._state.lived
         if message.missing:
             self._recorder.note_problem(live, message.missing)
 
-    def _note_run(self, live: Live, run: str) -> None:
+    def _note_run(self, live: ActiveTrial, run: str) -> None:
         """Record the run that owns the attempt; the gate takes no other one."""
         if live.attempt is None or not run or live.attempt.run == run:
             return
@@ -90,7 +90,7 @@ class Reports:
             self._ends.forget_end(live, live.end.message)
         self._recorder.put_attempt(live, run=run)
 
-    def _take_end(self, live: Live) -> None:
+    def _take_end(self, live: ActiveTrial) -> None:
         if live.phase is Phase.SUBMITTED:
             self._ends.take_end(live)
         # Before the service has answered there is no handle to remove the job by: `_submitted` takes up this end.
@@ -98,7 +98,7 @@ class Reports:
         elif live.attempt is not None and live.attempt.reported_end is None:
             self._recorder.put_attempt(live, reported_end=live.end)
 
-    def _reported(self, live: Live, event: Reported, fresh: list[Any]) -> None:
+    def _reported(self, live: ActiveTrial, event: Reported, fresh: list[Any]) -> None:
         self._recorder.add(messages.SaveMetric(_metric(live.trial, event)))
         if event.refused:
             self._recorder.note_problem(live, _refusal(event))
@@ -114,7 +114,7 @@ class Reports:
         if live.trial.value is None:
             self._recorder.put(live, value=event.value)
 
-    def _attributed(self, live: Live, event: Attributed) -> None:
+    def _attributed(self, live: ActiveTrial, event: Attributed) -> None:
         self._recorder.add(messages.SaveAttribute(_attribute(live.trial, event)))
         if self._state.workers.take(event):
             return
@@ -157,12 +157,12 @@ class Reports:
         `notes` name what of its late reports was not kept as reported.
         """
         attempt = replace(attempt, state=JobState.SUCCEEDED, ended=end.time, exit_code=0, message=notes)
-        live = Live(trial, attempt, Phase.SUBMITTED, seen=self._state.lived, complaint=notes)
+        live = ActiveTrial(trial, attempt, Phase.SUBMITTED, seen=self._state.lived, complaint=notes)
         self._state.live[trial.id] = live
         self._recorder.add(messages.SaveAttempt(attempt))
         self._ends.finish(live, TrialState.SUCCEEDED, self._ends.flaw(live, end), end.time)
 
-    def _running(self, live: Live, started: float, host: str) -> None:
+    def _running(self, live: ActiveTrial, started: float, host: str) -> None:
         # The platform may move a job to another host.
         if host and live.attempt and live.attempt.host != host:
             self._recorder.put_attempt(live, host=host)
@@ -205,14 +205,14 @@ class Reports:
             self._wait(live, status.reason)
         live.hidden = ""
 
-    def _wait(self, live: Live, reason: str) -> None:
+    def _wait(self, live: ActiveTrial, reason: str) -> None:
         """Show why a trial waits. A reason why its state was hidden goes, also where the platform gives no other."""
         if reason:
             self._recorder.wait(live, reason)
         elif live.hidden and live.trial.reason == live.hidden and live.attempt:
             self._recorder.wait_for_start(live, live.attempt.service)
 
-    def _end_by_platform(self, live: Live, message: messages.Polled) -> None:
+    def _end_by_platform(self, live: ActiveTrial, message: messages.Polled) -> None:
         status = message.status
         # One that has failed without a code never ran: 0 would make it succeed, any other would be made up.
         code = {JobState.SUCCEEDED: 0, JobState.FAILED: status.exit_code or None}.get(status.state, status.exit_code)

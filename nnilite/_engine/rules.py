@@ -21,7 +21,7 @@ from nnilite._engine import messages
 from nnilite._engine.ends import Ends
 from nnilite._engine.known_workers import KnownWorkers
 from nnilite._engine.limits import Limits
-from nnilite._engine.live_trial import Live
+from nnilite._engine.live_trial import ActiveTrial
 from nnilite._engine.recorder import Recorder
 from nnilite._engine.reports import Reports
 from nnilite._engine.spending import Spending
@@ -117,7 +117,7 @@ class Rules:
         return self._state.finished
 
     @property
-    def live(self) -> dict[str, Live]:
+    def live(self) -> dict[str, ActiveTrial]:
         """The trials that have not ended, by id."""
         return self._state.live
 
@@ -161,7 +161,7 @@ class Rules:
         """Return what has been spent at each service up to now, running attempts included."""
         return self._state.spending.sum_by_service(self.live.values(), now)
 
-    def stuck(self) -> list[Live]:
+    def stuck(self) -> list[ActiveTrial]:
         """Return the trials that have waited in the queue of one service for longer than `moveAfter`."""
         return self._state.stuck()
 
@@ -169,6 +169,6 @@ class Rules:
         """Count this moment as a sign of life of the attempt."""
         self._state.record_life(trial, attempt)
 
-    def is_delivering(self, live: Live) -> bool:
+    def is_delivering(self, live: ActiveTrial) -> bool:
         """Return whether new events of this trial, but not its end, came in the manager's last few active seconds."""
         return self._state.is_delivering(live)

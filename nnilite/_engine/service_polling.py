@@ -9,7 +9,7 @@ from typing import Protocol
 
 from nnilite._engine import messages
 from nnilite._engine.guarded_calls import PluginFault, guarded
-from nnilite._engine.live_trial import Live
+from nnilite._engine.live_trial import ActiveTrial
 from nnilite._engine.report_reader import ReportReader
 from nnilite._engine.service_answers import check_statuses, storable_status
 from nnilite._engine.service_choice import PlacementNotes, ServiceChoice
@@ -40,7 +40,7 @@ class EngineInterface(Protocol):
     ) -> object:
         """Accept events that the service read itself."""
 
-    def stuck(self) -> list[Live]:
+    def stuck(self) -> list[ActiveTrial]:
         """Return the trials that have waited in the queue of one service for longer than `moveAfter`."""
 
     def submitted(self) -> list[Attempt]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nnilite._engine import messages
 from nnilite._engine.known_workers import KnownWorkers
-from nnilite._engine.live_trial import Live, Removal
+from nnilite._engine.live_trial import ActiveTrial, Removal
 from nnilite._engine.spending import Spending
 from nnilite.records import ExperimentState, Trial, TrialState
 from nnilite.tuner import scalar
@@ -34,7 +34,7 @@ class State:
         self.stopped = now
         self.next_sequence = snapshot.next_sequence
         self.calls = snapshot.calls
-        self.live = {known.trial.id: Live.restored(known, now, settings) for known in snapshot.live}
+        self.live = {known.trial.id: ActiveTrial.restored(known, now, settings) for known in snapshot.live}
         self.removals = {(a.trial, a.number): Removal(a, due=now) for a in snapshot.removals}
         self.abandoned: tuple[str, ...] = ()
         self.spending = Spending(settings.prices, snapshot.spent)
@@ -73,7 +73,7 @@ class State:
     def ended_trials(self) -> int:
         return sum(number for state, number in self.counts.items() if state.ended)
 
-    def current(self, trial: str, attempt: int) -> Live | None:
+    def current(self, trial: str, attempt: int) -> ActiveTrial | None:
         """Return the trial if it has not ended and this attempt is its latest."""
         live = self.live.get(trial)
         return live if live is not None and live.trial.attempt == attempt else None
@@ -99,7 +99,7 @@ class State:
         if best is None or (score > best if self.settings.maximize else score < best):
             self.best = trial
 
-    def stuck(self) -> list[Live]:
+    def stuck(self) -> list[ActiveTrial]:
         """Return the trials that have waited in the queue of one service for longer than `moveAfter`."""
         limit = self.settings.move_after_s
         if limit is None:
@@ -112,7 +112,7 @@ class State:
         if live is not None:
             live.seen = self.lived
 
-    def is_delivering(self, live: Live) -> bool:
+    def is_delivering(self, live: ActiveTrial) -> bool:
         """Return whether new events of this trial, but not its end, came in the manager's last few active seconds."""
         return live.end is None and live.delivered is not None and self.lived - live.delivered < _DELIVERING_S
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from nnilite._engine import messages
 from nnilite._engine.ends import Ends
-from nnilite._engine.live_trial import Live, Phase, retry_delay_s
+from nnilite._engine.live_trial import ActiveTrial, Phase, retry_delay_s
 from nnilite._engine.recorder import Recorder
 from nnilite._engine.state import State
 from nnilite.records import Attempt, Exited, JobState, Json, Trial, TrialState
@@ -65,7 +65,7 @@ class Submissions:
         )
         state.next_sequence += 1
         state.counts[TrialState.WAITING] += 1
-        state.live[trial_id] = Live(trial, seen=state.lived)
+        state.live[trial_id] = ActiveTrial(trial, seen=state.lived)
         self._recorder.add(messages.SaveTrial(trial))
 
     def _rerun(self, message: messages.Rerun) -> None:
@@ -76,7 +76,7 @@ class Submissions:
         # Its result goes, too.
         if self._state.best is not None and self._state.best.id == trial.id:
             self._state.best = message.best
-        live = Live(trial, seen=self._state.lived)
+        live = ActiveTrial(trial, seen=self._state.lived)
         self._state.live[trial.id] = live
         self._ends.again(live, "run again by the user", 0.0)
 
@@ -96,7 +96,7 @@ class Submissions:
             slots -= 1
             self._start(live)
 
-    def _start(self, live: Live) -> None:
+    def _start(self, live: ActiveTrial) -> None:
         live.phase = Phase.SUBMITTING
         new = live.attempt is None
         live.attempt = live.attempt or Attempt(live.trial.id, live.trial.attempt)

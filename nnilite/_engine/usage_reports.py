@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nnilite._engine.dedupe import JobKey
-from nnilite._engine.live_trial import Live
+from nnilite._engine.live_trial import ActiveTrial
 from nnilite.records import Used
 
 _FORGOTTEN_AFTER_S = 60.0  # six heartbeats: what was true then need not be true any more
@@ -25,7 +25,7 @@ class UsageReport:
 class UsageReports:
     """The last reports on all running trials. `live` are the trials that the rules have, by id."""
 
-    def __init__(self, live: Mapping[str, Live]) -> None:
+    def __init__(self, live: Mapping[str, ActiveTrial]) -> None:
         self._live = live
         self._last: dict[str, UsageReport] = {}
 

@@ -27,7 +27,7 @@ from nnilite._hub.hub_routes import ROUTES
 from nnilite._logging.secret_filter import SecretFilter, guard_server_logs
 from nnilite._manager import port_choice
 from nnilite._network.host_names import is_loopback
-from nnilite._rest import Options, RestApplication, assembled, listen, new_page_name, sign_in_address
+from nnilite._rest import RestApplication, ServerOptions, assembled, listen, new_page_name, sign_in_address
 from nnilite._rest.auth import AccessGate
 from nnilite._rest.openapi import document
 from nnilite._running import managers
@@ -71,7 +71,7 @@ def make_application(hub: Hub, token: str, options: ManagerOptions, *, require_t
     # A proxy's requests come from this machine, whoever sends them, so the address proves nothing.
     behind_proxy = bool(options.url_prefix.strip("/"))
     page_name = new_page_name(options.host, has_tls=options.tls_cert is not None, prefix=options.url_prefix)
-    settings = Options(
+    settings = ServerOptions(
         bind=options.host,
         own_user=is_loopback(options.host) and not require_token and not behind_proxy,
         page_name=page_name,

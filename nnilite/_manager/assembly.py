@@ -16,7 +16,7 @@ from nnilite._checkpoints.checkpoint_rule import CheckpointPlace, CheckpointRule
 from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, make_after_tidying
 from nnilite._checkpoints.shared_storage import shared_storage
 from nnilite._engine import messages
-from nnilite._engine.engine import Clock, Engine, Parts
+from nnilite._engine.engine import Clock, Engine, EngineParts
 from nnilite._engine.hybrid import HybridService, Member
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.placement import Placement, Share
@@ -78,7 +78,7 @@ def take_results(config: CheckedConfig, store: Store) -> None:
     store.add_remarks([sentence])
 
 
-def read_known_results(config: CheckedConfig) -> tuple[known_results.Fitted, str]:
+def read_known_results(config: CheckedConfig) -> tuple[known_results.FittedResults, str]:
     """Return what the tuner learns from `searchFrom`, and the sentence on it. Raises: NniliteError."""
     space = None if config.tuner.class_name else config.search_space
     found = known_results.fit(search_from.collect(config.search_from), space)
@@ -146,7 +146,7 @@ def assemble(
     tidiers = make_checkpoint_tidiers(directory, config, store.resume_reader, rules)
     publisher = Publisher(rules, tidiers, state_changed)
     engine = Engine(
-        Parts(
+        EngineParts(
             rules=rules,
             store=async_store,
             tuner=tuner,

@@ -23,7 +23,7 @@ _NAMED = 5  # so many names or reasons stand in a sentence
 
 
 @dataclass
-class Fitted:
+class FittedResults:
     """What became of the results.
 
     taken    those from which the tuner learns, as `{"parameter": ..., "value": ...}`
@@ -73,9 +73,9 @@ class Fitted:
             yield f"{count} since {self.examples[name]}"
 
 
-def fit(results: Sequence[Json], space: Json) -> Fitted:
+def fit(results: Sequence[Json], space: Json) -> FittedResults:
     """Fit results to a search space. Where a tuner of the user's own has a space of another kind, all stay."""
-    fitted = Fitted(total=len(results))
+    fitted = FittedResults(total=len(results))
     try:
         known = SearchSpace.parse(space)
     except SpaceError:
@@ -86,7 +86,7 @@ def fit(results: Sequence[Json], space: Json) -> Fitted:
     return fitted
 
 
-def _fit_result(result: Json, space: SearchSpace, fitted: Fitted) -> None:
+def _fit_result(result: Json, space: SearchSpace, fitted: FittedResults) -> None:
     if not _has_number(result.get("value")):
         fitted.left_out["value"] += 1
         fitted.examples.setdefault("value", f"the value is not a number: {result.get('value')!r:.60}")

@@ -21,7 +21,7 @@ from nnilite._manager.port_choice import listening
 from nnilite._manager.ready_pipe import ReadyPipe
 from nnilite._manager.runtime_files import RuntimeFiles
 from nnilite._network.host_names import is_loopback
-from nnilite._rest import Options, ServerContext, listen, make_application, new_page_name
+from nnilite._rest import ServerContext, ServerOptions, listen, make_application, new_page_name
 from nnilite._views.experiment_view import located
 from nnilite._views.viewer import Viewer
 from nnilite.config import CheckedConfig
@@ -86,7 +86,7 @@ class ServedExperiment:
         """Serve a manager or a viewer by REST. Return the server. Raises: ConfigError, ServiceError, OSError."""
         options = self.options
         page_name = new_page_name(options.host, has_tls=options.tls_cert is not None, prefix=options.url_prefix)
-        settings = Options(
+        settings = ServerOptions(
             options.host,
             self._names,
             self._own_user,

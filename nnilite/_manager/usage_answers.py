@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from nnilite._answers.queries import TrialUse
-from nnilite._engine.live_trial import Live
+from nnilite._engine.live_trial import ActiveTrial
 from nnilite._engine.usage_reports import UsageReport
 from nnilite.records import Host, Json
 
 
-def show_uses(known: Mapping[str, UsageReport], live: Mapping[str, Live], hosts: Iterable[Host]) -> dict[str, TrialUse]:
+def show_uses(
+    known: Mapping[str, UsageReport], live: Mapping[str, ActiveTrial], hosts: Iterable[Host]
+) -> dict[str, TrialUse]:
     """Return the use by trial.
 
     A keeper reports which GPUs its trial has; their load is known from the service anyway.

@@ -19,7 +19,7 @@ _SPACE = "search_space.json"
 
 
 @dataclass(frozen=True)
-class Written:
+class ExpandedConfig:
     """What was written."""
 
     config: Path
@@ -27,7 +27,7 @@ class Written:
     space: Mapping[str, Json]
 
 
-def expand(file: Path, output: Path | None = None) -> Written:
+def expand(file: Path, output: Path | None = None) -> ExpandedConfig:
     """Write the program with calls to a new folder, its search space into that, and a config beside the old one.
 
     Raises: ConfigError if there are no annotations or one cannot be expanded, Conflict if something is there already.
@@ -66,7 +66,7 @@ def expand(file: Path, output: Path | None = None) -> Written:
     else:
         changed["trialCodeDirectory"], changed["searchSpaceFile"] = str(place), str(place / _SPACE)
     config.write_text(yaml.safe_dump(changed, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    return Written(config, target, space)
+    return ExpandedConfig(config, target, space)
 
 
 def _plain(name: object) -> str:

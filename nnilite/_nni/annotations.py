@@ -88,7 +88,7 @@ def _read(path: Path, folder: Path) -> bytes:
 
 
 @dataclass
-class Expanded:
+class ExpandedProgram:
     """A program with calls, and its search space."""
 
     text: bytes
@@ -96,21 +96,21 @@ class Expanded:
     is_changed: bool = False
 
 
-def expand(text: bytes, module: str, file: str) -> Expanded:
+def expand(text: bytes, module: str, file: str) -> ExpandedProgram:
     """Expand the annotations of one program. Raises: ConfigError. Any other text is returned unchanged."""
     if MARK.encode() not in text:
-        return Expanded(text)
+        return ExpandedProgram(text)
     try:
         program = ProgramText.parse(text)
     except (SyntaxError, ValueError) as error:
         if not _LINE_OF_ANNOTATION.search(text):
-            return Expanded(text)
+            return ExpandedProgram(text)
         why = f"this Python cannot read the program, so its annotations are not expanded: {error}"
         raise ConfigError(why, Place(file)) from None
     work = _Expansion(program, module, file)
     for block in _list_blocks(program.tree):
         work.expand_block(block)
-    return Expanded(work.result() if program.is_changed else text, work.space, program.is_changed)
+    return ExpandedProgram(work.result() if program.is_changed else text, work.space, program.is_changed)
 
 
 def _list_blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:

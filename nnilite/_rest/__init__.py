@@ -54,7 +54,7 @@ from nnilite._answers.changes import Changes, Subscription
 from nnilite._rest.application import RestApplication, assembled, listen, make_application, sign_in_address
 from nnilite._rest.callback_socket import CallbackSocket
 from nnilite._rest.handler import ManagerContext, ServerContext
-from nnilite._rest.options import Options
+from nnilite._rest.options import ServerOptions
 from nnilite._rest.page_name import new_page_name
 from nnilite._rest.server_connections import RestServer
 
@@ -63,10 +63,10 @@ __all__ = [
     "CallbackSocket",
     "Changes",
     "ManagerContext",
-    "Options",
     "RestApplication",
     "RestServer",
     "ServerContext",
+    "ServerOptions",
     "Subscription",
     "assembled",
     "listen",

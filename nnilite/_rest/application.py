@@ -21,7 +21,7 @@ from nnilite._network.host_names import is_loopback
 from nnilite._rest.auth import AccessGate
 from nnilite._rest.handler import BaseHandler, ManagerContext, ServerContext
 from nnilite._rest.openapi import document
-from nnilite._rest.options import Options
+from nnilite._rest.options import ServerOptions
 from nnilite._rest.page_name import ADDRESSES
 from nnilite._rest.port_binding import bind
 from nnilite._rest.route_definition import SERVER_BODY_MAX, Route
@@ -42,12 +42,12 @@ class RestApplication(Application):
     context: ServerContext
 
 
-def make_application(backend: Backend, options: Options | None = None) -> RestApplication:
+def make_application(backend: Backend, options: ServerOptions | None = None) -> RestApplication:
     """Make the whole REST interface of one manager.
 
     Example: `listen(make_application(backend, Options(bind="127.0.0.1")), "127.0.0.1", 8080)`
     """
-    options = options or Options()
+    options = options or ServerOptions()
     context = ManagerContext(
         AccessGate(backend.token, backend.callbacks.callback_token, options), options, backend=backend
     )

@@ -29,8 +29,8 @@ from tornado.httputil import HTTPServerRequest, split_host_and_port
 from nnilite._keeper.proof import same
 from nnilite._network.host_names import ip_address, is_loopback
 from nnilite._rest import wire
-from nnilite._rest.callback_proofs import Proofs, Signed
-from nnilite._rest.options import Options
+from nnilite._rest.callback_proofs import Proofs, SignedRequest
+from nnilite._rest.options import ServerOptions
 from nnilite._rest.page_name import is_browser, is_former, opens_a_page
 from nnilite._rest.peers import Peers
 from nnilite._rest.refusal import HttpRefusal
@@ -86,7 +86,7 @@ class AccessGate:
     `token` is that of the server's user. `callback_token` returns that of a job: every text has one, a job or not.
     """
 
-    def __init__(self, token: str, callback_token: Callable[[str], str], options: Options) -> None:
+    def __init__(self, token: str, callback_token: Callable[[str], str], options: ServerOptions) -> None:
         self._token = token
         self._callback_token = callback_token
         self._command = options.sign_in_command
@@ -97,7 +97,7 @@ class AccessGate:
         self.sign_in = SignIn()
         self.proofs = Proofs()
 
-    async def check(self, request: HTTPServerRequest, access: Access, job: str | None = None) -> Signed | None:
+    async def check(self, request: HTTPServerRequest, access: Access, job: str | None = None) -> SignedRequest | None:
         """Check a request. Return the signature of one that is signed."""
         self.check_source(request)
         if access is Access.MANAGER:
@@ -122,7 +122,7 @@ class AccessGate:
         if site not in ("none", "same-origin") and not _follows_a_link(request):
             raise HttpRefusal(403, "a page of another site may not use this server")
 
-    async def check_manager(self, request: HTTPServerRequest) -> Signed | None:
+    async def check_manager(self, request: HTTPServerRequest) -> SignedRequest | None:
         """Check for the manager's token, a page's signature or ticket, or, if that is allowed, a program of this user.
 
         Return the signature, if it is that.
@@ -137,7 +137,7 @@ class AccessGate:
             raise HttpRefusal(401, f"sign in first: `{self._command}` prints a link, scripts send the manager's token")
         return signed
 
-    def _check_page_signature(self, request: HTTPServerRequest) -> Signed | None:
+    def _check_page_signature(self, request: HTTPServerRequest) -> SignedRequest | None:
         """Return the signature of a signed-in page's request that was not taken before; None if there is none."""
         name, authorization = request.headers.get(SESSION_HEADER, ""), request.headers.get("Authorization", "")
         return self.sign_in.signed(name, authorization, request.method or "", self._find_signed_path(request))
@@ -178,7 +178,7 @@ class AccessGate:
         tickets = [*given, *offered][:1]
         return request.method == "GET" and any(self.sign_in.admits(ticket, request.path) for ticket in tickets)
 
-    def check_trial(self, request: HTTPServerRequest, job: str | None) -> Signed | None:
+    def check_trial(self, request: HTTPServerRequest, job: str | None) -> SignedRequest | None:
         """Check for the token of this job, or a signature made with it, to which the answer needs a proof, too.
 
         Unknown jobs are refused in the same way, so that a wrong token learns nothing about jobs.

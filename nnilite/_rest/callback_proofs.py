@@ -20,7 +20,7 @@ _SIGNED = re.compile(
 
 
 @dataclass(frozen=True)
-class Signed:
+class SignedRequest:
     """A request whose sender has proven that it knows the token."""
 
     token: str
@@ -58,7 +58,7 @@ class Proofs:
         theirs = f"{self._start}.{next(self._numbers)}"
         return {"nonce": theirs, "proof": code(token, "manager", mine, theirs)}
 
-    def read(self, authorization: str, token: str, method: str, path: str) -> Signed | None:
+    def read(self, authorization: str, token: str, method: str, path: str) -> SignedRequest | None:
         """Return the signed request of an Authorization header; None if it proves nothing.
 
         `path` begins with /api/v1.
@@ -70,9 +70,9 @@ class Proofs:
         parts = (match["mine"], match["theirs"], match["count"], method, path, match["content"])
         if not same(match["made"], code(token, "request", *parts)):
             return None
-        return Signed(token, match["mine"], match["theirs"], int(match["count"]), match["content"])
+        return SignedRequest(token, match["mine"], match["theirs"], int(match["count"]), match["content"])
 
-    def accept(self, job: str, signed: Signed, body: bytes) -> bool:
+    def accept(self, job: str, signed: SignedRequest, body: bytes) -> bool:
         """Return whether this body is the signed one, and comes after all batches taken of this job."""
         if digest(body) != signed.content or signed.place <= self._last.get(job, (self._forgotten, _END)):
             return False

@@ -23,9 +23,9 @@ from nnilite._logging.sparse_log import SparseLog
 from nnilite._rest import wire
 from nnilite._rest.auth import Access, AccessGate
 from nnilite._rest.body_budget import BodyBudget, BodyReservation
-from nnilite._rest.callback_proofs import Signed
+from nnilite._rest.callback_proofs import SignedRequest
 from nnilite._rest.file_digests import FileDigests
-from nnilite._rest.options import Options
+from nnilite._rest.options import ServerOptions
 from nnilite._rest.refusal import HttpRefusal, body_of, explain_to_user, status_of
 from nnilite._rest.request_body import BODY_METHODS, STRANGERS_BODY_MAX, check_body, claimed_bytes
 from nnilite._rest.route_definition import SERVER_BODY_MAX, Operation, Route, read_query
@@ -73,7 +73,7 @@ class ServerContext:
     """The objects that all handlers of one server share, whatever it serves."""
 
     gate: AccessGate
-    options: Options
+    options: ServerOptions
     streams: StreamCount = field(default_factory=StreamCount)
     activity: Activity = field(default_factory=Activity)
     connections: ServerConnections = field(default_factory=ServerConnections)
@@ -107,7 +107,7 @@ class BaseHandler(RequestHandler):
 
     context: ServerContext
     policy = API_POLICY
-    signed: Signed | None = None  # set for a request whose answer needs a proof
+    signed: SignedRequest | None = None  # set for a request whose answer needs a proof
     refusal = ""  # why the sender has to sign in first
     trial_job = ""  # the job whose token the request has
     is_users = False  # whether the sender has proven to be the manager's user, who may also fill the log
@@ -258,7 +258,7 @@ def _is_begun(handler: BaseHandler) -> bool:
     return handler._headers_written or bool(handler._write_buffer) or HEADER in handler._headers
 
 
-def prove(handler: BaseHandler, signed: Signed, content: str) -> None:
+def prove(handler: BaseHandler, signed: SignedRequest, content: str) -> None:
     """Prove to the sender of a signed request that the answer is the server's.
 
     `content`: the digest of the body, as it is before it is compressed for the way.

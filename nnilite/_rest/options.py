@@ -10,7 +10,7 @@ WEB_FOLDER = Path(__file__).resolve().parent.parent / "_web"
 
 
 @dataclass(frozen=True)
-class Options:
+class ServerOptions:
     """The settings of the server.
 
     `bind` is the address on which it will listen; Host headers are checked against it.

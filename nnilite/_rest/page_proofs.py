@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nnilite._rest.callback_proofs import Proofs, Signed
+from nnilite._rest.callback_proofs import Proofs, SignedRequest
 
 LIFE_S = 60.0
 """How long requests are taken after their exchange of nonces."""
@@ -42,7 +42,7 @@ class PageProofs:
         """Return the answer to a page's nonce. A stranger who asks for it takes no memory."""
         return self._proofs.meet(key, mine)
 
-    def read(self, authorization: str, key: str, method: str, path: str) -> Signed | None:
+    def read(self, authorization: str, key: str, method: str, path: str) -> SignedRequest | None:
         """Return the signed request of an Authorization header; None if it is invalid, too old, or was taken before.
 
         `path` begins with /api/v1.

@@ -24,7 +24,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from nnilite._keeper.proof import code, same
-from nnilite._rest.callback_proofs import Signed
+from nnilite._rest.callback_proofs import SignedRequest
 from nnilite._rest.page_proofs import Clock, PageProofs
 
 LINK_LIFE_S = 600.0
@@ -165,7 +165,7 @@ class SignIn:
         key = self._sessions.key(name)
         return None if key is None else self._proofs.meet(key, mine)
 
-    def signed(self, name: str, authorization: str, method: str, path: str) -> Signed | None:
+    def signed(self, name: str, authorization: str, method: str, path: str) -> SignedRequest | None:
         """Return the request that a session of this name has signed, and that was not taken before."""
         key = self._sessions.key(name)
         signed = None if key is None else self._proofs.read(authorization, key, method, path)

@@ -69,11 +69,11 @@ class _Serving:
             self._loop.call_soon_threadsafe(self._over.set)
 
     async def _serve(self) -> None:
-        from nnilite._rest import Options, listen, make_application
+        from nnilite._rest import ServerOptions, listen, make_application
 
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         reading, store = self._open()
-        server = listen(make_application(reading, Options(bind=_HOST)), _HOST, 0)
+        server = listen(make_application(reading, ServerOptions(bind=_HOST)), _HOST, 0)
         self.address.set_result(f"http://{_HOST}:{server.port}")
         await self._over.wait()
         server.stop()

@@ -33,7 +33,7 @@ from nnilite._search.plan import Plan
 from nnilite._store import shared
 from nnilite._store.database_file import FILE_NAME
 from nnilite._store.settings_of_config import is_maximizing, make_settings
-from nnilite._store.shared import News, SharedCursor, SharedStore
+from nnilite._store.shared import SharedChanges, SharedCursor, SharedStore
 from nnilite.config import CheckedConfig, load_stored, stored
 from nnilite.errors import ConfigError, Conflict, NniliteError, StoreError
 from nnilite.records import (
@@ -116,12 +116,12 @@ class Journal:
     # ------------------------------------------------------------ turns
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[News]:
+    def turn(self) -> Iterator[SharedChanges]:
         """Take the turn of this process; yield what others have written since its last one. Raises: StoreError."""
         with self._keep_others_out():
             store = self._use()
             now = store.cursor()
-            news = store.after(self._seen) if now != self._seen else News([], [], [])
+            news = store.after(self._seen) if now != self._seen else SharedChanges([], [], [])
             self._seen = now
             self._mine -= {trial.id for trial in news.trials if trial.state.ended}
             yield news

@@ -36,7 +36,7 @@ class SharedCursor:
 
 
 @dataclass(frozen=True)
-class News:
+class SharedChanges:
     """What came after a cursor: changed trials, calls of the tuner and metrics, each in order."""
 
     trials: list[Trial]
@@ -87,10 +87,12 @@ class SharedStore:
                 int(self.file.one("SELECT COALESCE(MAX(rowid), 0) FROM metrics")),
             )
 
-    def after(self, seen: SharedCursor) -> News:
+    def after(self, seen: SharedCursor) -> SharedChanges:
         """Return what was written after this. Raises: StoreError."""
         with translated_on_read(self.path):
-            return News(list(self._trials(seen)), list_calls(self.file.db, after=seen.call), list(self._metrics(seen)))
+            return SharedChanges(
+                list(self._trials(seen)), list_calls(self.file.db, after=seen.call), list(self._metrics(seen))
+            )
 
     def running(self) -> list[tuple[Trial, Attempt]]:
         """Return the trials that have not ended, with their latest attempts."""

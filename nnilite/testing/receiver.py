@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from nnilite._keeper.proof import HEADER, digest
-from nnilite._rest.callback_proofs import Proofs, Signed
+from nnilite._rest.callback_proofs import Proofs, SignedRequest
 from nnilite.records import Json, MetricKind
 from nnilite.testing.listener import Handler, Listener
 
@@ -108,7 +108,9 @@ class Receiver:
         """Stop listening and break all connections, as a manager does that is killed."""
         self._listener.stop()
 
-    def post(self, job: str, path: str, authorization: str, body: bytes) -> tuple[int, Json, Signed | None] | None:
+    def post(
+        self, job: str, path: str, authorization: str, body: bytes
+    ) -> tuple[int, Json, SignedRequest | None] | None:
         """Return the answer to a batch, and what it has to be proven by; None: break the connection."""
         with self._lock:
             received = self.jobs.get(job)
@@ -152,7 +154,7 @@ class Receiver:
         received.requests += 1
         return self.proofs.meet(received.token, nonce)
 
-    def package(self, path: str, authorization: str) -> tuple[bytes, Signed | None] | None:
+    def package(self, path: str, authorization: str) -> tuple[bytes, SignedRequest | None] | None:
         """Return the archive of that path's hash, for any job's token."""
         name = path.removeprefix(_CODE)
         for received in self.jobs.values():
@@ -195,6 +197,6 @@ class _ReceiverHandler(Handler):
             return
         self._answer(200, "application/gzip", package[0], package[1])
 
-    def _answer(self, status: int, kind: str, data: bytes, signed: Signed | None) -> None:
+    def _answer(self, status: int, kind: str, data: bytes, signed: SignedRequest | None) -> None:
         proof: dict[str, Any] = {HEADER: signed.proof(status, digest(data))} if signed else {}
         self.send(status, kind, data, **proof)

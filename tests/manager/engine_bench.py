@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._engine import messages, service_caller
-from nnilite._engine.engine import Clock, Engine, Parts
+from nnilite._engine.engine import Clock, Engine, EngineParts
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
 from nnilite._manager.manager import Manager
@@ -138,7 +138,9 @@ async def open_bench(
     jobs = JobMaker("e", "secret", "true", "fake", None, 1, 0, 10, folder / "checkpoints")
     tuner, kept = FakeTuner(), store(database, folder)
     publisher = Publisher(rules, (), lambda state, ended: None)
-    parts = Parts(rules, kept, tuner, made, publisher, jobs, lambda: f"t{next(numbers)}", clock, wake, 1.0, follow)  # type: ignore[arg-type]
+    parts = EngineParts(
+        rules, kept, tuner, made, publisher, jobs, lambda: f"t{next(numbers)}", clock, wake, 1.0, follow
+    )  # type: ignore[arg-type]
     engine = Engine(replace(parts, output_cap_bytes=output_cap_bytes))
     reader = Reader(database.path)
     about = ExperimentFacts("e", folder, {}, ("fake",), 1.0, True, {}, {"default": "maximize"})

@@ -23,7 +23,7 @@ from engine_bench import FakeTuner
 
 from nnilite._engine import messages
 from nnilite._engine.dedupe import Fenced, GapFound
-from nnilite._engine.engine import Engine, Parts
+from nnilite._engine.engine import Engine, EngineParts
 from nnilite._engine.gate import BatchAnswer
 from nnilite._engine.jobs import JobMaker
 from nnilite._engine.rules import Rules
@@ -244,7 +244,7 @@ class World:
         self.store = TroubledStore(self._database, self.folder, self.disk)
         self._wake = WakeSignal()
         parts = (rules, self.store, FakeTuner(), self.platform, Watched(), jobs, lambda: f"t{next(self.ids)}")
-        self.engine = Engine(Parts(*parts, self._now, self._wake, 1.0))  # type: ignore[arg-type]
+        self.engine = Engine(EngineParts(*parts, self._now, self._wake, 1.0))  # type: ignore[arg-type]
         self._task = loop.create_task(self.engine.run())
 
     def _now(self) -> float:

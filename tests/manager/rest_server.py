@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from manager.fake_backend import FakeBackend
-from nnilite._rest import Options, RestApplication, listen, make_application
+from nnilite._rest import RestApplication, ServerOptions, listen, make_application
 from nnilite.testing.bench import LIMIT_S
 
 
@@ -86,7 +86,7 @@ class Client:
 
 
 @contextmanager
-def serving(backend: FakeBackend, options: Options | None = None, **tls: Any) -> Iterator[Client]:
+def serving(backend: FakeBackend, options: ServerOptions | None = None, **tls: Any) -> Iterator[Client]:
     """Serve a backend until the block ends."""
     with serving_application(lambda: make_application(backend, options), **tls) as (application, port, loop):
         yield Client(backend, port, application, loop)

@@ -14,7 +14,7 @@ from pathlib import Path
 from manager.fake_backend import FakeBackend, filled
 from nnilite._hub.hub import Hub
 from nnilite._hub.hub_server import make_application as hub_application
-from nnilite._rest import CallbackSocket, Options, RestApplication, listen, make_application
+from nnilite._rest import CallbackSocket, RestApplication, ServerOptions, listen, make_application
 from nnilite._running.launch import ManagerOptions
 
 TOKEN = "the token of this server"
@@ -23,7 +23,7 @@ TOKEN = "the token of this server"
 def application(kind: str, backend: FakeBackend) -> RestApplication:
     if kind == "hub":
         return hub_application(Hub(), TOKEN, ManagerOptions(), require_token=False)
-    return make_application(backend, Options(own_user=True))
+    return make_application(backend, ServerOptions(own_user=True))
 
 
 async def serve(kind: str, folder: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from manager.fake_backend import FakeBackend, filled
 from manager.rest_server import Client, serving
 from nnilite._logging.secret_filter import SecretFilter
-from nnilite._rest import Options, listen, make_application
+from nnilite._rest import ServerOptions, listen, make_application
 from nnilite._rest.auth import Access, HostNames
 from nnilite._rest.routes import ROUTES
 from nnilite.errors import ConfigError
@@ -271,7 +271,7 @@ def test_the_filter_removes_tokens_and_keys_from_any_record() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "192.168.1.2"])
 def test_without_a_token_only_this_machine_can_connect(tmp_path: Path, host: str) -> None:
-    application = make_application(FakeBackend(tmp_path), Options(bind=host, own_user=True))
+    application = make_application(FakeBackend(tmp_path), ServerOptions(bind=host, own_user=True))
     with pytest.raises(ConfigError, match="needs a token"):
         listen(application, host, 0)
 

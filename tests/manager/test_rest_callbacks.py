@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from call_counts import count_calls
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
-from nnilite._rest import Options
+from nnilite._rest import ServerOptions
 from nnilite._rest.events import parse_batch
 from nnilite._rest.refusal import HttpRefusal
 from nnilite._rest.route_definition import BODY_MAX
@@ -42,7 +42,7 @@ def client(tmp_path: Path) -> Iterator[Client]:
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[Client]:
     """The client of a server that waits for no request."""
-    with serving(filled(tmp_path), Options(body_timeout_s=0.3, head_timeout_s=0.3)) as client:
+    with serving(filled(tmp_path), ServerOptions(body_timeout_s=0.3, head_timeout_s=0.3)) as client:
         yield client
 
 

@@ -16,7 +16,7 @@ import pytest
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._network import unauthenticated_callers
-from nnilite._rest import Options, listen, make_application, server_connections
+from nnilite._rest import ServerOptions, listen, make_application, server_connections
 from nnilite._rest.refusal import HttpRefusal
 from nnilite._rest.server_connections import room
 from nnilite._rest.trial_connections import REST, SHARE
@@ -35,7 +35,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Client]:
-    with serving(filled(tmp_path), Options(head_timeout_s=60)) as client:
+    with serving(filled(tmp_path), ServerOptions(head_timeout_s=60)) as client:
         yield client
 
 
@@ -186,7 +186,7 @@ def test_it_is_told_once_a_minute(
 
 
 def test_a_connection_that_asks_nothing_is_closed_after_a_while_and_a_kept_one_later(tmp_path: Path) -> None:
-    options = Options(head_timeout_s=0.2, idle_timeout_s=30)
+    options = ServerOptions(head_timeout_s=0.2, idle_timeout_s=30)
     with serving(filled(tmp_path), options) as client, client.keeping() as keeper:
         assert keeper.get("/experiment").status == 200
         with closing(socket.create_connection(("127.0.0.1", client.port))) as link:
@@ -196,7 +196,7 @@ def test_a_connection_that_asks_nothing_is_closed_after_a_while_and_a_kept_one_l
 
 
 def test_a_kept_connection_that_asks_no_more_is_closed_too(tmp_path: Path) -> None:
-    with serving(filled(tmp_path), Options(idle_timeout_s=0.2)) as client, client.keeping() as keeper:
+    with serving(filled(tmp_path), ServerOptions(idle_timeout_s=0.2)) as client, client.keeping() as keeper:
         assert keeper.get("/experiment").status == 200
         assert is_closed(keeper.kept.sock, 10)  # type: ignore[union-attr]
 
@@ -225,7 +225,7 @@ def test_a_request_under_way_at_the_servers_end_is_not_answered_as_a_failure(tmp
 
     async def serve() -> None:
         backend.profile = slow_profile  # type: ignore[assignment]
-        server = listen(make_application(backend, Options()), "127.0.0.1", 0)
+        server = listen(make_application(backend, ServerOptions()), "127.0.0.1", 0)
         port.put(server.port)
         await asyncio.to_thread(begun.wait, 10)
         await server.end()

@@ -17,7 +17,7 @@ from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._answers.late_request import HEADER, is_late, spell_until
 from nnilite._keeper.process import boot_id
-from nnilite._rest import Options
+from nnilite._rest import ServerOptions
 from nnilite._rest.changeable_fields import CHANGEABLE
 from nnilite.errors import ServiceError, StoreError
 from nnilite.records import ExperimentLimits, TrialState
@@ -280,7 +280,7 @@ def test_an_export_that_fails_midway_is_not_taken_for_whole(client: Client) -> N
 
 
 def test_a_reader_that_takes_nothing_is_let_go(tmp_path: Path) -> None:
-    with serving(filled(tmp_path / "b"), Options(reader_timeout_s=0.2, own_user=True)) as client:
+    with serving(filled(tmp_path / "b"), ServerOptions(reader_timeout_s=0.2, own_user=True)) as client:
         enlarge(client, 20_000)
         with socket.create_connection(("127.0.0.1", client.port), timeout=60) as link:
             link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

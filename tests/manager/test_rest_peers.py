@@ -19,7 +19,7 @@ from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._keeper.proof import code
 from nnilite._network import socket_lists
-from nnilite._rest import Options, forwarders, listen, make_application, peers
+from nnilite._rest import ServerOptions, forwarders, listen, make_application, peers
 from nnilite._rest.page_name import new_page_name
 from nnilite._rest.peers import Peers, PeerSocket, sockets_of
 from nnilite.errors import Conflict
@@ -36,7 +36,7 @@ STOP = "Content-Type: application/json\r\nContent-Length: 2\r\n"
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Client]:
-    with serving(filled(tmp_path), Options(own_user=True)) as client:
+    with serving(filled(tmp_path), ServerOptions(own_user=True)) as client:
         yield client
 
 
@@ -271,7 +271,7 @@ NAME = "nnilite-0123456789abcdef.localhost"
 @pytest.fixture
 def named(tmp_path: Path) -> Iterator[Client]:
     """A manager with a page name."""
-    with serving(filled(tmp_path), Options(own_user=True, page_name=NAME)) as client:
+    with serving(filled(tmp_path), ServerOptions(own_user=True, page_name=NAME)) as client:
         yield client
 
 
@@ -315,7 +315,7 @@ def test_the_own_users_browser_is_sent_to_the_page_name(named: Client, host: str
 
 async def test_a_server_with_a_page_name_listens_on_both_addresses_of_it(tmp_path: Path) -> None:
     """A browser tries ::1 first: whoever listens there alone would be this page."""
-    server = listen(make_application(filled(tmp_path), Options(page_name=NAME)), "127.0.0.1", 0)
+    server = listen(make_application(filled(tmp_path), ServerOptions(page_name=NAME)), "127.0.0.1", 0)
     found = [one.getsockname()[:2] for one in server._sockets.values()]
     server.stop()
     assert {port for _, port in found} == {server.port}
@@ -325,7 +325,9 @@ async def test_a_server_with_a_page_name_listens_on_both_addresses_of_it(tmp_pat
 def test_a_port_that_another_has_at_the_other_address_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as other:
         with pytest.raises(Conflict, match="is taken"):
-            listen(make_application(filled(tmp_path), Options(page_name=NAME)), "127.0.0.1", other.getsockname()[1])
+            listen(
+                make_application(filled(tmp_path), ServerOptions(page_name=NAME)), "127.0.0.1", other.getsockname()[1]
+            )
 
 
 @pytest.mark.parametrize(

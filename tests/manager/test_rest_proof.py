@@ -18,7 +18,7 @@ from manager.fake_backend import filled
 from manager.rest_server import Client, Reply, serving
 from nnilite._keeper import build
 from nnilite._keeper.proof import HEADER, ProofSession, digest
-from nnilite._rest import Options, callback_proofs, files
+from nnilite._rest import ServerOptions, callback_proofs, files
 from nnilite._rest.callback_proofs import Proofs
 from nnilite._rest.file_digests import FileDigests
 from nnilite.errors import ServiceError
@@ -186,7 +186,7 @@ def test_a_keeper_of_an_earlier_version_still_delivers(client: Client, tmp_path:
 
 
 def test_behind_a_prefix_the_address_is_signed_without_it(tmp_path: Path) -> None:
-    with serving(filled(tmp_path), Options(url_prefix="/nni/abc")) as client:
+    with serving(filled(tmp_path), ServerOptions(url_prefix="/nni/abc")) as client:
         session = ProofSession(client.backend.callback_token(JOB))
         address = f"/nni/abc{CALLBACK}"
         assert session.meet(client.ask("GET", f"{address}/proof?nonce={session.nonce}", Authorization="").json)

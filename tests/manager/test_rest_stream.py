@@ -18,7 +18,7 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 from manager.fake_backend import filled
 from manager.rest_server import Client, serving
 from nnilite._answers.changes import Reset
-from nnilite._rest import Changes, Options
+from nnilite._rest import Changes, ServerOptions
 from nnilite.records import Metric, MetricKind, Trial
 from waiting import eventually_async as until
 
@@ -27,7 +27,7 @@ TOKEN = "manager-token-1234"
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Client]:
-    with serving(filled(tmp_path, TOKEN), Options(stream_interval_s=0.01, streams_max=2)) as client:
+    with serving(filled(tmp_path, TOKEN), ServerOptions(stream_interval_s=0.01, streams_max=2)) as client:
         yield client
 
 
@@ -92,7 +92,7 @@ def test_where_nothing_changes_the_stream_says_so(tmp_path: Path, query: str) ->
         await leave(connection)
         return heard
 
-    with serving(filled(tmp_path, TOKEN), Options(stream_interval_s=0.01, stream_silence_s=0.02)) as client:
+    with serving(filled(tmp_path, TOKEN), ServerOptions(stream_interval_s=0.01, stream_silence_s=0.02)) as client:
         assert in_time(watch(client)) == [[], [], []]
 
 

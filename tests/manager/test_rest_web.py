@@ -19,7 +19,7 @@ from tornado.web import StaticFileHandler
 import nnilite
 from manager.fake_backend import FakeBackend, filled
 from manager.rest_server import Client, serving
-from nnilite._rest import Options, listen, make_application
+from nnilite._rest import ServerOptions, listen, make_application
 from nnilite._rest.auth import Access
 from nnilite._rest.routes import ROUTES
 from nnilite.errors import ConfigError, Conflict
@@ -40,7 +40,7 @@ def web_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def client(tmp_path: Path, web_folder: Path) -> Iterator[Client]:
-    with serving(filled(tmp_path), Options(web_folder=web_folder)) as client:
+    with serving(filled(tmp_path), ServerOptions(web_folder=web_folder)) as client:
         yield client
 
 
@@ -101,7 +101,7 @@ def test_every_answer_has_the_security_headers(client: Client) -> None:
 
 
 def test_without_the_user_interface_a_plain_page_lists_the_api(tmp_path: Path) -> None:
-    with serving(filled(tmp_path), Options(web_folder=tmp_path / "nothing")) as client:
+    with serving(filled(tmp_path), ServerOptions(web_folder=tmp_path / "nothing")) as client:
         page = client.ask("GET", "/")
         assert (page.status, b"/api/v1/trials/{id}" in page.body) == (200, True)
         assert not re.search(rb"<script|style=|onload", page.body)
@@ -110,7 +110,7 @@ def test_without_the_user_interface_a_plain_page_lists_the_api(tmp_path: Path) -
 
 
 def test_the_pages_files_are_for_everybody_and_the_experiment_is_not(tmp_path: Path, web_folder: Path) -> None:
-    with serving(filled(tmp_path, TOKEN), Options(web_folder=web_folder)) as client:
+    with serving(filled(tmp_path, TOKEN), ServerOptions(web_folder=web_folder)) as client:
         for path in ("/", "/app.js"):
             assert client.ask("GET", path, Authorization="").status == 200
         reply = client.get("/experiment", Authorization="")
@@ -140,14 +140,14 @@ def test_no_page_of_another_origin_keeps_hold_of_the_page(client: Client) -> Non
 def test_a_large_file_is_whole(tmp_path: Path, web_folder: Path) -> None:
     content = bytes(range(256)) * 1000
     (web_folder / "large.js").write_bytes(content)
-    with serving(filled(tmp_path), Options(web_folder=web_folder)) as client:
+    with serving(filled(tmp_path), ServerOptions(web_folder=web_folder)) as client:
         assert client.ask("GET", "/large.js").body == content
         assert client.ask("GET", "/large.js", Range="bytes=1000-20000").body == content[1000:20001]
 
 
 def test_a_file_is_compressed_for_who_takes_that_and_is_new_after_a_change(tmp_path: Path, web_folder: Path) -> None:
     file = web_folder / "large.js"
-    with serving(filled(tmp_path), Options(web_folder=web_folder)) as client:
+    with serving(filled(tmp_path), ServerOptions(web_folder=web_folder)) as client:
         for content in (b"let a = 1;\n" * 9000, b"let b = 2;\n" * 9000):
             file.write_bytes(content)
             reply = client.ask("GET", "/large.js", **{"Accept-Encoding": "gzip, br"})
@@ -163,7 +163,7 @@ def test_a_file_is_compressed_for_who_takes_that_and_is_new_after_a_change(tmp_p
 
 
 def test_everything_moves_below_a_prefix(tmp_path: Path, web_folder: Path) -> None:
-    with serving(filled(tmp_path, TOKEN), Options(web_folder=web_folder, url_prefix="/nni/abc/")) as client:
+    with serving(filled(tmp_path, TOKEN), ServerOptions(web_folder=web_folder, url_prefix="/nni/abc/")) as client:
         path = client.ask("POST", "/nni/abc/api/v1/sign-in-links", {}).json["path"]
         assert path.startswith("/nni/abc/#key=")
         assert client.ask("GET", "/nni/abc/").status == 200
@@ -176,13 +176,13 @@ def test_behind_a_proxy_of_any_name_its_own_pages_are_served_and_all_others_need
     tmp_path: Path, web_folder: Path
 ) -> None:
     names = {"Host": "lab.example:443", "Origin": "https://lab.example:443"}
-    with serving(filled(tmp_path, TOKEN), Options(web_folder=web_folder, url_prefix="/nni/abc/")) as client:
+    with serving(filled(tmp_path, TOKEN), ServerOptions(web_folder=web_folder, url_prefix="/nni/abc/")) as client:
         assert client.ask("GET", "/nni/abc/", **names).status == 200
         address = "/nni/abc/api/v1/experiment"
         assert client.ask("GET", address, **names).status == 200
         assert client.ask("GET", address, **names, Authorization="").status == 401
         assert client.ask("GET", address, **{**names, "Origin": "https://other.example"}).status == 403
-    with serving(filled(tmp_path / "other", TOKEN), Options(web_folder=web_folder)) as client:
+    with serving(filled(tmp_path / "other", TOKEN), ServerOptions(web_folder=web_folder)) as client:
         refused = client.ask("GET", "/api/v1/experiment", **names)
         assert refused.status == 403
         assert "behind a proxy start it with --url-prefix" in str(refused.json)

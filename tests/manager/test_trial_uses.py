@@ -9,7 +9,7 @@ import pytest
 from engine_bench import Bench
 
 from nnilite._engine.dedupe import Fenced
-from nnilite._engine.live_trial import Live
+from nnilite._engine.live_trial import ActiveTrial
 from nnilite._engine.usage_reports import UsageReports
 from nnilite.errors import ConfigError
 from nnilite.records import Exited, Host, Started, Trial, Used
@@ -67,8 +67,8 @@ async def test_nothing_is_shown_of_a_trial_that_has_ended_or_taken_from_an_attem
     assert await bench.manager.uses() == {}
 
 
-def live(trial: str, attempt: int = 0) -> dict[str, Live]:
-    return {trial: Live(replace(Trial(trial, 0, {}), attempt=attempt))}
+def live(trial: str, attempt: int = 0) -> dict[str, ActiveTrial]:
+    return {trial: ActiveTrial(replace(Trial(trial, 0, {}), attempt=attempt))}
 
 
 def test_what_was_told_long_ago_is_forgotten() -> None:

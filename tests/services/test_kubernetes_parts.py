@@ -32,9 +32,9 @@ from nnilite_kubernetes._judge import Judge
 from nnilite_kubernetes._known import KnownJobs
 from nnilite_kubernetes._manifest import ATTEMPT, ROLE, TRIAL, Role
 from nnilite_kubernetes._memory import ClusterMemory
-from nnilite_kubernetes._opening import Opening
 from nnilite_kubernetes._plain_job import PlainJob
 from nnilite_kubernetes._role_records import RoleRecords
+from nnilite_kubernetes._startup import Startup
 from nnilite_kubernetes._status import Facts, rank
 from nnilite_kubernetes._submitter import Submitter
 from nnilite_kubernetes._waits import ClusterPatience
@@ -136,7 +136,7 @@ def test_what_is_known_of_other_pods_is_not_overwritten_while_the_disk_does_not_
 
 async def test_the_check_says_that_pods_could_not_reach_the_manager(tmp_path, monkeypatch):
     for step in ("check_operator", "check_quotas"):
-        monkeypatch.setattr(Opening, step, lambda self: None)
+        monkeypatch.setattr(Startup, step, lambda self: None)
     cluster = SimpleNamespace(host="https://nobody.invalid", close=lambda: None)
     monkeypatch.setattr(KubernetesService, "_connect", lambda self: cluster)
     monkeypatch.setattr(callback_address, "_address_towards", lambda host, port: "nobody.invalid")

@@ -37,7 +37,7 @@ from nnilite_redis._silence import Silence
 from nnilite_redis._worker import leases
 from nnilite_redis._worker.attempt import WorkerAttempt, list_attempts
 from nnilite_redis._worker.file_cache import FileCache
-from nnilite_redis._worker.holdings import Holdings
+from nnilite_redis._worker.held_attempts import HeldAttempts
 from nnilite_redis._worker.intake import Intake
 from nnilite_redis._worker.pool_worker import WorkerOptions, run_worker
 from nnilite_redis._worker.task import BadTask, read_task
@@ -259,7 +259,7 @@ async def test_a_job_whose_lease_could_not_be_written_is_begun_at_a_later_look(
     parts = dict.fromkeys(("mail", "checkpoints", "gpus", "cache", "address"))
     intake = Intake(
         pool=SimpleNamespace(pending=pending, keep=keep),
-        holdings=Holdings(tmp_path, SimpleNamespace()),
+        holdings=HeldAttempts(tmp_path, SimpleNamespace()),
         folder=tmp_path,
         worker="w",
         processors=1,

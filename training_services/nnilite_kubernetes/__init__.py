@@ -17,7 +17,7 @@ _adl                  AdaptDLJobs, whose number of replicas changes while a tria
 _manifest             from jobs to Kubernetes objects
 _submitter            makes the objects in the cluster
 _delivery             makes keeper, code and manager available to pods
-_opening              checks everything before the start, and completes what an earlier manager left half made
+_startup              checks everything before the start, and completes what an earlier manager left half made
 _known                the known state of the jobs: two watches, and the memory of each job
 _judge                determines the status of a job, and deletes what is lost or given up
 _waits                how long it waits before it draws a conclusion

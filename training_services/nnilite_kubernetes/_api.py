@@ -101,7 +101,7 @@ def connect(kubeconfig_file: str | None, context: str | None) -> Cluster:
 
 
 @dataclass(frozen=True)
-class _Way:
+class _ApiPools:
     """Holds connections, and the settings that they were made with."""
 
     configuration: Configuration
@@ -122,13 +122,13 @@ class Cluster:
         """Return the address of the server."""
         return str(self._way.configuration.host).rstrip("/")
 
-    def _open_way(self) -> _Way:
+    def _open_way(self) -> _ApiPools:
         """Make new connections: certificates belong to them."""
         configuration = self._credentials.configuration
         pool = RESTClientObject(configuration).pool_manager
         make_abortable(pool)
         self._connections.count(pool)
-        return _Way(configuration, pool)
+        return _ApiPools(configuration, pool)
 
     def close(self) -> None:
         """Close all connections. Calls and streams of other threads end with an ApiError."""
@@ -288,7 +288,7 @@ class Cluster:
                 if not later or time.monotonic() + pause_s > deadline or self._closed.wait(pause_s):
                     raise
 
-    def _sign_in(self, refused: _Way) -> bool:
+    def _sign_in(self, refused: _ApiPools) -> bool:
         """Load the credentials again; return whether the same request may do with them."""
         if not self._credentials.renew(refused.configuration):
             return False
@@ -297,7 +297,9 @@ class Cluster:
             self._way = self._open_way()
         return True
 
-    def _ask(self, way: _Way, method: str, path: str, data: bytes | None, kind: str, stream_s: float | None) -> Any:
+    def _ask(
+        self, way: _ApiPools, method: str, path: str, data: bytes | None, kind: str, stream_s: float | None
+    ) -> Any:
         headers = {"Accept": "application/json, */*", **self._credentials.headers()}
         if data is not None:
             headers["Content-Type"] = _CONTENT[kind]

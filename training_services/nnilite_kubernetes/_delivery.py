@@ -22,7 +22,7 @@ from nnilite_kubernetes._azure_files import AzureFileShare
 from nnilite_kubernetes._code_pod import SLEEP, CodePod
 from nnilite_kubernetes._config import ClusterConfig
 from nnilite_kubernetes._kind import OperatorKind
-from nnilite_kubernetes._manifest import CodeSource, PodDelivery, Role, Setup
+from nnilite_kubernetes._manifest import CodeSource, PodDelivery, PodSetup, Role
 from nnilite_kubernetes._s3 import Bucket
 
 log = logging.getLogger(__name__)
@@ -51,13 +51,13 @@ class Deliverer:
         self._stored: Bucket | AzureFileShare | None = None
         self._seen = FirstSeen()  # what the pod waits for
 
-    def setup(self, job: Job) -> Setup:
+    def setup(self, job: Job) -> PodSetup:
         storage = self._kind.storage(manifests.make_object_name(job.name, self._kind.dashes)) or self._config.storage
         mounted = storage if storage is not None and storage.can_be_mounted else None
         source = manifests.choose_source(self._config, job.report)
         if source is CodeSource.MANAGER and self._config.code_from is None and self._code_is_small:
             source = CodeSource.SECRET
-        return Setup(
+        return PodSetup(
             self._service, self._config, mounted, source, None if self._kind.has_shm else self._config.shm_size
         )
 

@@ -22,7 +22,7 @@ from nnilite_kubernetes._kind import suspension
 from nnilite_kubernetes._known import KnownJobs, find_job
 from nnilite_kubernetes._kueue import Kueue
 from nnilite_kubernetes._manifest import Role
-from nnilite_kubernetes._memory import ClusterMemory, Note
+from nnilite_kubernetes._memory import ClusterMemory, ClusterWarning
 from nnilite_kubernetes._role_records import RoleRecords
 from nnilite_kubernetes._status import (
     CANCELED,
@@ -252,14 +252,14 @@ class Judge:
         note = memory.note
         if note is None or note.uid != uid:
             first_s = min(self._patience.first_note_s, self._config.schedule_limit / 3)
-            note = memory.note = Note(uid, time.monotonic() + first_s)
+            note = memory.note = ClusterWarning(uid, time.monotonic() + first_s)
         if time.monotonic() < note.look_at:
             return note.text
         selectors = [f"involvedObject.uid={uid}"]
         if uid == content["metadata"]["uid"]:
             selectors += [f"involvedObject.name={name}" for name in self._known.kind.makers(content)]
         reason = self._kueue.reason(uid) if suspension(silent) else self._find_warning(selectors)
-        memory.note = Note(uid, time.monotonic() + self._patience.note_pause_s, reason or note.text)
+        memory.note = ClusterWarning(uid, time.monotonic() + self._patience.note_pause_s, reason or note.text)
         return memory.note.text
 
     def _find_warning(self, selectors: list[str]) -> str:

@@ -95,7 +95,7 @@ def choose_source(config: ClusterConfig, report: Json) -> CodeSource:
 
 
 @dataclass(frozen=True)
-class Setup:
+class PodSetup:
     """How the pods of one job are set up."""
 
     service: str
@@ -154,7 +154,7 @@ def selector(experiment: str, service: str) -> str:
     return ",".join(f"{key}={value}" for key, value in _make_common_labels(experiment, service).items())
 
 
-def metadata(job: Job, name: str, setup: Setup) -> dict[str, Json]:
+def metadata(job: Job, name: str, setup: PodSetup) -> dict[str, Json]:
     """Return the metadata of a job's objects."""
     return {
         "name": name,
@@ -164,14 +164,14 @@ def metadata(job: Job, name: str, setup: Setup) -> dict[str, Json]:
     }
 
 
-def make_object_metadata(job: Job, name: str, setup: Setup) -> dict[str, Json]:
+def make_object_metadata(job: Job, name: str, setup: PodSetup) -> dict[str, Json]:
     """Return the metadata of a job's own object, to which the config may add."""
     more, own = setup.config, metadata(job, name, setup)
     labels, annotations = {**more.object_labels, **own["labels"]}, {**more.object_annotations, **own["annotations"]}
     return {**own, "labels": labels, "annotations": annotations}
 
 
-def secret(job: Job, name: str, setup: Setup, roles: Sequence[Role], delivery: PodDelivery) -> Json:
+def secret(job: Job, name: str, setup: PodSetup, roles: Sequence[Role], delivery: PodDelivery) -> Json:
     """Make the Secret of a job. Raises: ConfigError if it is too large for one."""
     values = {"spec": _packed(job, setup, roles, delivery), "callback": delivery.callback.encode()}
     if delivery.keeper is not None:
@@ -198,7 +198,7 @@ def secret(job: Job, name: str, setup: Setup, roles: Sequence[Role], delivery: P
     }
 
 
-def _packed(job: Job, setup: Setup, roles: Sequence[Role], delivery: PodDelivery) -> bytes:
+def _packed(job: Job, setup: PodSetup, roles: Sequence[Role], delivery: PodDelivery) -> bytes:
     more: dict[str, Json] = {
         "callback": delivery.callback,
         "callback_file": "callback",
@@ -245,7 +245,7 @@ def hidden(manifest: Json) -> Json:
     return {**manifest, "data": dict.fromkeys(manifest["data"], HIDDEN)}
 
 
-def pod_template(job: Job, name: str, setup: Setup, role: Role) -> Json:
+def pod_template(job: Job, name: str, setup: PodSetup, role: Role) -> Json:
     """Return the template of a role's pods, with the user's own template merged into it."""
     spec: dict[str, Json] = {
         "restartPolicy": "Never",
@@ -279,7 +279,7 @@ def name_code_pod(experiment: str, service: str) -> str:
     return make_object_name(f"nni-{experiment}-code-{service}")
 
 
-def make_code_pod(setup: Setup, role: Role, experiment: str, command: Sequence[str]) -> Json:
+def make_code_pod(setup: PodSetup, role: Role, experiment: str, command: Sequence[str]) -> Json:
     """Return the pod that puts keeper and code on the volume: as small as possible, where pods of this role may run."""
     config, storage = setup.config, setup.storage
     small = {"cpu": "100m", "memory": "128Mi"}
@@ -318,7 +318,7 @@ def _account(config: ClusterConfig) -> dict[str, Json]:
     return found
 
 
-def _container(job: Job, setup: Setup, role: Role) -> dict[str, Json]:
+def _container(job: Job, setup: PodSetup, role: Role) -> dict[str, Json]:
     container: dict[str, Json] = {
         "name": role.container,
         "image": role.settings.docker_image,
@@ -345,7 +345,7 @@ def _rank_variable() -> dict[str, Json]:
     return {"name": "NNILITE_RANK", "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _make_preparation(job: Job, setup: Setup, role: Role) -> dict[str, Json]:
+def _make_preparation(job: Job, setup: PodSetup, role: Role) -> dict[str, Json]:
     """Return the init container that puts the code in its place, for a container that runs the operator's command."""
     container: dict[str, Json] = {
         "name": CODE_CONTAINER,
@@ -359,7 +359,7 @@ def _make_preparation(job: Job, setup: Setup, role: Role) -> dict[str, Json]:
     return container
 
 
-def _command(setup: Setup, role: Role, task: str) -> list[str]:
+def _command(setup: PodSetup, role: Role, task: str) -> list[str]:
     return command(
         SECRET_PLACE,
         WORK_PLACE,
@@ -381,7 +381,7 @@ def _resources(config: ClusterConfig, role: Role) -> dict[str, str]:
     return found
 
 
-def _volumes(name: str, setup: Setup) -> list[dict[str, Json]]:
+def _volumes(name: str, setup: PodSetup) -> list[dict[str, Json]]:
     storage = setup.storage
     items = [{"key": key, "path": key} for key in ("spec", "callback", "keeper", "code")]
     job_files: dict[str, Json] = {"secretName": name}
@@ -394,7 +394,7 @@ def _volumes(name: str, setup: Setup) -> list[dict[str, Json]]:
     return found
 
 
-def _list_mounts(job: Job, setup: Setup) -> list[dict[str, Json]]:
+def _list_mounts(job: Job, setup: PodSetup) -> list[dict[str, Json]]:
     found: list[dict[str, Json]] = [
         {"name": "nnilite-job", "mountPath": SECRET_PLACE, "readOnly": True},
         {"name": "nnilite-work", "mountPath": WORK_PLACE},

@@ -11,7 +11,7 @@ from nnilite_kubernetes._log import PodLog
 
 
 @dataclass(frozen=True)
-class Note:
+class ClusterWarning:
     """The cluster's latest warning about something."""
 
     uid: str
@@ -27,6 +27,6 @@ class ClusterMemory:
     reporter: Json | None = None  # the latest reporting pod that has ended
     seen: FirstSeen = field(default_factory=FirstSeen)
     canceled: bool = False  # by us
-    note: Note | None = None
+    note: ClusterWarning | None = None
     log: PodLog | None = None
     removed: bool = False  # nobody will ask again; kept until its object is gone

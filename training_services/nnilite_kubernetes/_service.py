@@ -38,8 +38,8 @@ from nnilite_kubernetes._judge import Judge
 from nnilite_kubernetes._kind import OperatorKind
 from nnilite_kubernetes._known import KnownJobs, find_job
 from nnilite_kubernetes._logs import Logs
-from nnilite_kubernetes._opening import Opening
 from nnilite_kubernetes._role_records import RoleRecords
+from nnilite_kubernetes._startup import Startup
 from nnilite_kubernetes._status import find_node, find_phase
 from nnilite_kubernetes._submitter import Submitter
 from nnilite_kubernetes._waits import ClusterPatience
@@ -130,9 +130,9 @@ class ClusterService(TrainingService):
         kubeconfig = self.config.kubeconfig
         return connect(str(kubeconfig) if kubeconfig else None, self.config.kube_context)
 
-    def _opening(self, cluster: Cluster) -> Opening:
+    def _opening(self, cluster: Cluster) -> Startup:
         sample = sample_job(self.context, gpus_of(self.config, self.context))
-        return Opening(cluster, self._kind, self._submitter, sample, self.name, self._namespace)
+        return Startup(cluster, self._kind, self._submitter, sample, self.name, self._namespace)
 
     async def close(self) -> None:
         opened, self._opened = self._opened, None

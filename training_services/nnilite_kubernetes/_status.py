@@ -52,7 +52,7 @@ _RANK = re.compile("[0-9]{1,9}")  # anyone who may make pods writes annotations
 
 
 @dataclass(frozen=True)
-class Wait:
+class PodWait:
     """Why a pod has not started. `stuck`: "image", "schedule" or "" for what passes by itself."""
 
     reason: str
@@ -340,19 +340,19 @@ def _find_container(pod: Json, container: str) -> Json:
     return next((entry for entry in found if entry.get("name") == container), {})
 
 
-def wait_of(facts: Facts) -> Wait:
+def wait_of(facts: Facts) -> PodWait:
     """Return what a job that has not started waits for: the worst of its pods' reasons."""
     waits = [found for pod in facts.pods if (found := explain_pod_wait(pod))]
     if waits:
         return next((wait for wait in waits if wait.stuck), waits[0])
     waiting = unexplained(facts)
     if waiting is None or (facts.pods and not facts.note):
-        return Wait("its pod is being started")
+        return PodWait("its pod is being started")
     suspended = suspension(facts.content)
     if suspended and not facts.pods:
-        return Wait(facts.note or suspended)  # which a queue may do for long: only what comes after it is limited
+        return PodWait(facts.note or suspended)  # which a queue may do for long: only what comes after it is limited
     since = seconds(resumed(facts.content) or waiting["metadata"].get("creationTimestamp"))
-    return Wait(facts.note or "its pods have not been made yet", "schedule" if since else "", since or 0.0)
+    return PodWait(facts.note or "its pods have not been made yet", "schedule" if since else "", since or 0.0)
 
 
 def unexplained(facts: Facts) -> Json | None:
@@ -368,7 +368,7 @@ def unexplained(facts: Facts) -> Json | None:
     return pending[0] if pending else None
 
 
-def explain_pod_wait(pod: Json) -> Wait | None:
+def explain_pod_wait(pod: Json) -> PodWait | None:
     """Return what a pod waits for, None if it does not say."""
     status = pod.get("status") or {}
     if status.get("phase") not in (None, "Pending"):
@@ -376,13 +376,13 @@ def explain_pod_wait(pod: Json) -> Wait | None:
     since = seconds(pod["metadata"].get("creationTimestamp")) or 0.0
     for entry in status.get("conditions") or []:
         if entry.get("type") == "PodScheduled" and entry.get("status") == "False":
-            return Wait(_sentence(entry.get("reason"), entry.get("message")), "schedule", since)
+            return PodWait(_sentence(entry.get("reason"), entry.get("message")), "schedule", since)
     begun = seconds(status.get("startTime")) or since
     for entry in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
         waiting = (entry.get("state") or {}).get("waiting")
         if waiting and waiting.get("reason") in _STUCK:
             image = f"{entry.get('image')}: " if waiting.get("reason") in _PULL else ""
-            return Wait(image + _sentence(waiting.get("reason"), waiting.get("message")), "image", begun)
+            return PodWait(image + _sentence(waiting.get("reason"), waiting.get("message")), "image", begun)
     return None
 
 

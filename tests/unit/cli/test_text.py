@@ -110,14 +110,14 @@ def test_no_mistake_in_a_command_makes_a_terminal_do_anything(capsys: pytest.Cap
 
 
 def test_the_rate_is_that_of_the_last_two_minutes() -> None:
-    course = progress_text.Course()
+    course = progress_text.ProgressHistory()
     for second in range(0, 600, 10):
         course._note_ended(float(second), second // 10 if second < 300 else 30 + (second - 300))
     assert course.per_s == pytest.approx(1.0, rel=0.1)
 
 
 def test_the_rate_is_unknown_until_a_trial_has_ended() -> None:
-    course = progress_text.Course()
+    course = progress_text.ProgressHistory()
     course._note_ended(0.0, 0)
     course._note_ended(9.0, 0)
     assert course.per_s is None
@@ -126,7 +126,7 @@ def test_the_rate_is_unknown_until_a_trial_has_ended() -> None:
 
 
 def test_a_trial_that_takes_long_lowers_the_rate_while_it_runs() -> None:
-    course = progress_text.Course()
+    course = progress_text.ProgressHistory()
     for now, ended in ((0.0, 0), (1.0, 10), (2.0, 10), (100.0, 10)):
         course._note_ended(now, ended)
     assert course.per_s == pytest.approx(0.1)
@@ -134,17 +134,17 @@ def test_a_trial_that_takes_long_lowers_the_rate_while_it_runs() -> None:
 
 @pytest.mark.parametrize(("per_s", "text"), [(2.0, "2 trials/s"), (0.5, "30 trials/min"), (0.001, "3.6 trials/h")])
 def test_the_rate_has_the_unit_that_reads_best(per_s: float, text: str) -> None:
-    course = progress_text.Course()
+    course = progress_text.ProgressHistory()
     course._note_ended(0.0, 0)
     course._note_ended(1000.0 / per_s, 1000)
     course._note_ended(1000.0 / per_s, 1000)
-    long = progress_text.Course()
+    long = progress_text.ProgressHistory()
     long._seen.extend(((0.0, 0), (1 / per_s, 1)))
     assert progress_text.rate(long) == text
 
 
 def test_the_time_left_is_that_of_the_nearest_limit() -> None:
-    course = progress_text.Course()
+    course = progress_text.ProgressHistory()
     course._note_ended(0.0, 0)
     course._note_ended(10.0, 10)
     limits = {"maxTrialNumber": 30, "maxExperimentDuration": 100}
@@ -159,7 +159,7 @@ def test_the_progress_line_has_what_a_person_wants_to_know() -> None:
     counts = {"SUCCEEDED": 10, "FAILED": 2, "RUNNING": 1, "WAITING": 1}
     waiting = [{"reason": "no GPU is free", "count": 1}]
     profile = _profile(counts=counts, best=best, waiting=waiting)
-    course = progress_text.Course()
+    course = progress_text.ProgressHistory()
     course.record(0.0, {**profile, "counts": {}})
     course.record(6.0, profile)
     line = progress_text.line(profile, course)
@@ -170,7 +170,7 @@ def test_the_progress_line_has_what_a_person_wants_to_know() -> None:
 
 
 def test_a_trial_that_is_only_being_started_is_not_said_to_wait() -> None:
-    course = progress_text.Course()
+    course = progress_text.ProgressHistory()
     for now in (0.0, 1.0, 2.0):
         profile = _profile(waiting=[{"reason": f"reason {now}", "count": 1}, {"reason": "no GPU is free", "count": 2}])
         course.record(now * 2, profile)
@@ -178,7 +178,7 @@ def test_a_trial_that_is_only_being_started_is_not_said_to_wait() -> None:
 
 
 def test_a_service_that_fails_for_long_is_on_the_progress_line() -> None:
-    course = progress_text.Course()
+    course = progress_text.ProgressHistory()
     profile = _profile(services=[{"name": "slurm", "reason": "no answer from login1"}], waiting=[])
     course.record(0.0, profile)
     assert course.lasting(profile) == []
@@ -187,7 +187,7 @@ def test_a_service_that_fails_for_long_is_on_the_progress_line() -> None:
 
 
 def test_what_pauses_an_experiment_is_on_its_progress_line() -> None:
-    course = progress_text.Course()
+    course = progress_text.ProgressHistory()
     course.record(0.0, _profile())
     assert progress_text.line(_profile(reason="paused: the disk is full"), course).endswith(
         ", paused: the disk is full"
@@ -203,7 +203,7 @@ def test_trials_that_run_after_the_time_is_over_are_on_its_progress_line() -> No
     limits = {"maxTrialNumber": None, "maxExperimentDuration": 60}
     over = {"state": "NO_MORE_TRIAL", "reason": "maxExperimentDuration (60 s) is over", "duration": 99.0}
     profile = _profile(**over, limits=limits, counts={"SUCCEEDED": 3, "RUNNING": 4})
-    assert progress_text.line(profile, progress_text.Course()) == (
+    assert progress_text.line(profile, progress_text.ProgressHistory()) == (
         "3 trials done, 4 running, "
         "maxExperimentDuration (60 s) is over, and 4 trials have not ended yet; `nnictl stop` ends them now"
     )
@@ -211,7 +211,7 @@ def test_trials_that_run_after_the_time_is_over_are_on_its_progress_line() -> No
 
 def test_the_last_trials_of_an_ordinary_experiment_need_no_reason() -> None:
     profile = _profile(state="NO_MORE_TRIAL", reason="maxTrialNumber (30) is reached", counts={"RUNNING": 1})
-    assert progress_text.line(profile, progress_text.Course()) == "0/30 trials done, 1 running"
+    assert progress_text.line(profile, progress_text.ProgressHistory()) == "0/30 trials done, 1 running"
 
 
 def test_best_parameters_are_shown_with_all_their_digits() -> None:

@@ -1,7 +1,7 @@
 """The worker's side: what `nnictl worker` runs on a machine that joins a pool.
 
     pool_worker       the rounds: tell Redis of its jobs, hear what became of them, take new ones
-    holdings          the attempts that a worker has, with their leases
+    held_attempts     the attempts that a worker has, with their leases
     attempt           one attempt: its folder, its keeper, and what is reported of it
     intake            takes jobs from the queue, and prepares them until their keepers run
     file_cache        the code and the keepers, which its attempts share

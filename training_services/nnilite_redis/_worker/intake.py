@@ -22,7 +22,7 @@ from nnilite_redis._worker.attempt import WorkerAttempt
 from nnilite_redis._worker.checkpoints import Checkpoints
 from nnilite_redis._worker.file_cache import FileCache
 from nnilite_redis._worker.gpus import WorkerGpus
-from nnilite_redis._worker.holdings import Holdings
+from nnilite_redis._worker.held_attempts import HeldAttempts
 from nnilite_redis._worker.leases import NO_LEASE, Lease
 from nnilite_redis._worker.task import BadTask, WorkerTask, read_task
 
@@ -46,7 +46,7 @@ class Intake:
 
     pool: Pool
     mail: Mailbox
-    holdings: Holdings
+    holdings: HeldAttempts
     checkpoints: Checkpoints
     gpus: WorkerGpus
     cache: FileCache

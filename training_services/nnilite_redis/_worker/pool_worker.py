@@ -36,7 +36,7 @@ from nnilite_redis._worker.attempt import CANCEL, STOP, WorkerAttempt, list_atte
 from nnilite_redis._worker.checkpoints import Checkpoints
 from nnilite_redis._worker.file_cache import FileCache
 from nnilite_redis._worker.gpus import WorkerGpus
-from nnilite_redis._worker.holdings import Holdings
+from nnilite_redis._worker.held_attempts import HeldAttempts
 from nnilite_redis._worker.intake import Intake
 from nnilite_redis._worker.leases import NO_LEASE, Lease
 from nnilite_redis._worker.proxy import Proxy
@@ -100,7 +100,7 @@ class Worker:
         self._end_by: float | None = None
         self._pool = Pool(options.address, options.prefix)
         self._checkpoints = Checkpoints(folder)
-        self._holdings = Holdings(folder, self._checkpoints)
+        self._holdings = HeldAttempts(folder, self._checkpoints)
         self._gpus = WorkerGpus(options.gpus)
         self._handlers = Handlers(self._pool, self._holdings, self._checkpoints, folder, name, look=self._wakeup.set)
         self._mail = Mailbox(self._pool, name_worker_party(name), self._handlers.serve)

@@ -21,7 +21,7 @@ from nnilite_redis._relay import LIMIT_S
 from nnilite_redis._trial_files import OUTPUTS, READ_LIMIT_BYTES
 from nnilite_redis._worker.attempt import OURS, SENT, WorkerAttempt
 from nnilite_redis._worker.checkpoints import Checkpoints, pack_folder
-from nnilite_redis._worker.holdings import Holdings
+from nnilite_redis._worker.held_attempts import HeldAttempts
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Handlers:
     """Answers both sides."""
 
     pool: Pool
-    holdings: Holdings
+    holdings: HeldAttempts
     checkpoints: Checkpoints
     folder: Path
     worker: str

@@ -160,7 +160,7 @@ def send(settings: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> Non
         raise NotHere("the folder %s is gone" % folder)
     say({"found": True})
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT) as archive:
-        archive.inodes = _NoTwins()  # type: ignore[attr-defined]
+        archive.inodes = _HardLinkSplitter()  # type: ignore[attr-defined]
         for top in sorted(os.listdir(folder)):
             if not (settings.get("attempt") and (top in _STAYS or top.endswith(".new"))):
                 archive.add(os.path.join(folder, top), arcname=top, filter=_filter_sendable)
@@ -208,7 +208,7 @@ def listed(directory: str) -> list[list[Any]] | None:
     return found
 
 
-class _NoTwins(dict):  # type: ignore[type-arg]
+class _HardLinkSplitter(dict):  # type: ignore[type-arg]
     """Makes each name of a file with several (hard links) a file of its own: a stream cannot refer to the first."""
 
     def __contains__(self, inode: object) -> bool:

@@ -16,7 +16,7 @@ from nnilite_kubernetes._submitter import Submitter
 log = logging.getLogger(__name__)
 
 
-class Opening:
+class Startup:
     """Opens a service; `sample` is a typical job. All methods block, and raise ConfigError or ApiError."""
 
     def __init__(

@@ -12,7 +12,7 @@ from nnilite_redis._worker.leases import Lease, Leases
 _KEPT_S = 7 * 86400
 
 
-class Holdings:
+class HeldAttempts:
     """All that one worker has in its folder."""
 
     def __init__(self, folder: Path, checkpoints: Checkpoints) -> None:
