@@ -610,7 +610,7 @@ def _text(metric: Any) -> str:
 
     try:
         return dumps(metric, _plain)
-    except (TypeError, ValueError, RuntimeError) as error:  # of torch, or too deep
+    except (TypeError, ValueError, RuntimeError) as error:  # torch's error, or a value nested too deep
         # The sentence says it all: a traceback of the encoder would stand between the user and the line that reported.
         raise TypeError(
             f"a metric must be a number, or a dict of JSON values with a number as 'default'; "

@@ -459,7 +459,7 @@ class Experiment:
         except KeyboardInterrupt:
             log.warning("Interrupted; stopping experiment %s.", self.id)
             self.stop()
-            if live is not None:  # the output must not say for ever that trials run
+            if live is not None:  # the output must not say forever that trials run
                 live.show(last=True)
             return None
         return bool(profile["state"] != ExperimentState.ERROR.value)

@@ -103,7 +103,7 @@ class Search:
         check_search_arguments(tuner, optimize, assessor, storage, constraints, result_constraints)
         self._objectives = signs({"default": optimize} if isinstance(optimize, str) else optimize, "optimize")
         self._limits = ResultConstraints.parse(result_constraints)
-        self._numbers = {*self._objectives, *self._limits.names}  # that count in results
+        self._numbers = {*self._objectives, *self._limits.names}  # numbers that count in results
         plan = self._asked = Plan(
             space,
             "" if tuner is None else tuner,
@@ -118,9 +118,9 @@ class Search:
         self._trials: dict[str, Trial] = {}
         self._reported: dict[str, list[Json]] = {}
         self._calls: list[Call] = []
-        self._stop_reasons: dict[str, str] = {}  # of running trials that the assessor would stop
+        self._stop_reasons: dict[str, str] = {}  # for running trials that the assessor would stop
         self._loops: list[Loop | FunctionRun] = []
-        self._next_number = 0  # of parameters
+        self._next_number = 0  # number of the next parameters
         self._first: list[Json] = []  # parameters to try before the tuner is asked
         self._journal: Journal | None = None
         if storage is not None:

@@ -61,7 +61,7 @@ class JobStatus:
     url: str = ""  # the job's own web page, if the platform has one
     started: float | None = None
     ended: float | None = None
-    cost: float | None = None  # of the job so far, if the platform knows it; else it follows from the config's `cost`
+    cost: float | None = None  # cost of the job so far, if the platform knows it; else the config's `cost` is used
     image: str = ""  # the container image that it runs, with its digest, if the platform tells it
 
 

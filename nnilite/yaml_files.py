@@ -51,7 +51,7 @@ class BoundedLoader(yaml.SafeLoader):
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
         self._values = 0  # read so far, each alias as the value that it refers to
-        self._level = 0  # of the node that is being read
+        self._level = 0  # depth of the node being read
         self._deepest = 0  # the deepest level so far, within that node
         self._anchored: dict[int, tuple[int, int]] = {}  # by id of a node: its values, and the levels below it
 

@@ -37,7 +37,7 @@ SAVED_CODE = "saved_code"
 """The folder into which `load` puts the code directory by default."""
 
 _FILES = {DATABASE, CONFIG}
-_OTHERS = {"remarks.json", provenance_reading.FILE_NAME}  # that an experiment may have
+_OTHERS = {"remarks.json", provenance_reading.FILE_NAME}  # files that not every experiment has
 _FOLDERS = {"log", "trials", "code", "checkpoint", "checkpoints", SAVED_CODE}
 KEPT = _FILES | _OTHERS | _FOLDERS
 """All that is saved of an experiment's folder, by its name there."""

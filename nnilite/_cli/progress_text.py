@@ -74,7 +74,7 @@ def _explain_standstill(profile: dict[str, Any]) -> list[str]:
         return []
     if profile["state"] == "RUNNING":
         return [reason]
-    # That the last trials of an ordinary experiment run is no news.
+    # Running last trials are normal at the end of an experiment, so they are not mentioned.
     if reason.startswith("maxTrialNumber"):
         return []
     left = sum(profile["counts"].get(state, 0) for state in _OPEN)

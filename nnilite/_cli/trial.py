@@ -344,7 +344,7 @@ def _parameters(options: argparse.Namespace) -> Any:
 def download(options: argparse.Namespace) -> None:
     with access.reading(options, timeout_s=_COPY_TIMEOUT_S) as manager:
         target: Path = options.output or Path(options.trial)
-        if options.output is None and target.is_symlink():  # in a folder from another person, perhaps
+        if options.output is None and target.is_symlink():  # the folder may come from another person
             raise ConfigError(f"{target} is a link here; name the folder with --output")
         with progress_line.shown("Downloading", quiet=options.json) as work:
             listing = manager.bring_files(options.trial)

@@ -24,7 +24,7 @@ from nnilite.errors import NniliteError
 MISSING = 127
 """The shell's exit code for a program that does not exist."""
 
-_HOSTS_S = 15.0  # for those that have not been reached when the trial ends
+_HOSTS_S = 15.0  # for hosts not reached when the trial ends
 _COMMANDS = ("trialCommand", "trial_command", "command", "taskRoles", "task_roles", "roles")
 
 

@@ -45,7 +45,7 @@ class MetricCursor:
 class OutputLimits:
     """How much output a trial may send: its worker is foreign, and must not fill the disk of the manager."""
 
-    most_bytes: int | None = None  # of stdout, stderr and each rank; None: no limit
+    most_bytes: int | None = None  # for stdout, stderr and each rank; None: no limit
     ranks: int = 0  # processes of a distributed trial; 0 for others
 
     def allows(self, stream: str) -> bool:

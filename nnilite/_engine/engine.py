@@ -36,8 +36,8 @@ from nnilite.services.task_ends import end_tasks
 
 log = logging.getLogger(__name__)
 
-CLEANUP_S = 1.0  # that a task of the manager has, once it is canceled
-_MOST_CALLS = 100  # of the tuner that are sent at once
+CLEANUP_S = 1.0  # time that a canceled task of the manager has to end
+_MOST_CALLS = 100  # calls of the tuner sent at once
 _TICK_S = 1.0
 _LATER_S = 0.05  # how long an input without an impatient caller may wait for others
 # A longer time between two ticks means that the process was stopped or suspended meanwhile.

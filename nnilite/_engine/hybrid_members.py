@@ -34,7 +34,7 @@ class FailedMember:
     """A member that has failed."""
 
     reason: str
-    until: float  # by the event loop's clock
+    until: float  # time of the event loop's clock
     failures: int
 
 

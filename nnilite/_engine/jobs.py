@@ -23,7 +23,7 @@ class JobMaker:
     """What all jobs of an experiment have in common."""
 
     experiment: str
-    secret: str  # of the experiment
+    secret: str  # the experiment's
     command: str
     platform: str
     gpus: int | None
@@ -34,7 +34,7 @@ class JobMaker:
     report: str = "rest"  # or "stdout"
     authority: str = ""  # PEM text of the certificate that the manager serves with, "" without TLS
     callback: Callable[[], str] = str  # base URL of the manager's REST interface
-    distributed: Mapping[str, Json] | None = None  # as in the keeper's specification
+    distributed: Mapping[str, Json] | None = None  # the same as in the keeper's specification
     storage: Callable[[], Mapping[str, Json] | None] = lambda: None  # the shared storage, with credentials
     env: Callable[[], Mapping[str, str]] = dict  # variables that are added to the trial's environment
 

@@ -309,7 +309,7 @@ class ServiceCaller:
         except NoCapacity as error:
             return _make_refusal(action, str(error), self._inbox.now(), busy=True)
         except (ConfigError, CodeDirError, PluginError, NotFound) as error:
-            if self._has_taken and isinstance(error, (JobRefused, NotFound)):  # so the platform has changed
+            if self._has_taken and isinstance(error, (JobRefused, NotFound)):  # the platform has changed
                 reason = f"{self.service.name} takes no trials now, though it took earlier ones: {error}"
                 log.warning("trial %s waits: %s", action.trial.id, reason)
                 return _make_refusal(action, reason, self._inbox.now())

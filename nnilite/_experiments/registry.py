@@ -77,7 +77,7 @@ class RegistryEntry:
     damage: str = ""  # one sentence with a cure; "" if its files are whole
     # What Microsoft NNI left of it, if NNI has made it. `directory` is then the nnilite folder that represents it.
     origin: NniExperiment | None = None
-    remarks: Remarks = NO_REMARKS  # of people; `name` is theirs if they gave it another one
+    remarks: Remarks = NO_REMARKS  # what people wrote; `name` is theirs if they renamed it
     search: bool = False  # a Python program makes it, and no manager
 
     @property

@@ -25,7 +25,7 @@ RESULTS = "results"
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _REFUSED_CODE = 78  # EX_CONFIG of sysexits.h
-_TERMINATED_CODE = 143  # what a shell says of a program that SIGTERM has ended
+_TERMINATED_CODE = 143  # a shell's exit code for a program ended by SIGTERM
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.write("".join(_traceback(error, call, root)))
         missing = _find_missing(error)
-        if missing:  # of an import in the function's body, which another trial may not come to
+        if missing:  # an import in the function's body, which other trials may not reach
             _say("{}.".format(_lacks(missing, call)))
         sys.stderr.flush()
         sys.exit(1)

@@ -194,7 +194,7 @@ class FunctionRun:
         return result_of(self.client)
 
     def _profile(self) -> dict[str, Any]:
-        return self.client.profile()  # of the manager of this moment
+        return self.client.profile()  # from the present manager
 
     def _cancel_all(self) -> None:
         self.stop()
@@ -271,7 +271,7 @@ class FunctionRun:
         """Return a piece of its standard error, and where it ends; nothing while its platform cannot give it."""
         try:
             return self.client.output(trial, "stderr", offset, **limit)
-        except ServiceError as error:  # of a platform that is not open yet, after a resume, or not any more
+        except ServiceError as error:  # the platform is not open yet after a resume, or is closed
             log.debug("trial %s: %s", trial, error)
             return b"", 0
 

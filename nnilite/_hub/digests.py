@@ -44,7 +44,7 @@ class Digest:
     counts: Mapping[str, int] = field(default_factory=dict)  # trials by state
     max_trials: int | None = None
     best: Json = None  # the value of the best trial, as it was reported
-    parameters: Json = None  # of the best trial, unless they are long
+    parameters: Json = None  # the best trial's, unless they are long
     objectives: Mapping[str, str] = field(default_factory=dict)
     duration_s: float = 0.0
     reason: str = ""
@@ -55,7 +55,7 @@ class Digest:
 class _Known:
     digest: Digest
     stamp: Stamp
-    read: float  # by the monotonic clock
+    read: float  # time of the monotonic clock
 
     def is_old(self, entry: RegistryEntry) -> bool:
         """Return whether there may be something else to read by now.

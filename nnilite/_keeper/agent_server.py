@@ -36,7 +36,7 @@ class AgentServer:
     """
 
     def __init__(self) -> None:
-        self.names: Dict[str, int] = {}  # of nodes, as the launcher knows them
+        self.names: Dict[str, int] = {}  # node numbers by the names that the launcher uses
         self.changed: set[int] = set()
         self.lacking: Optional[int] = None  # the node on which a program of the launcher was not found
         self._commands: Dict[int, _Command] = {}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .folder import Folder
 
 _STEADY_S = 15.0  # how long processes run at least before they make room for a node that has come
-_MOST_REPORTS, _MOST_BYTES = 1000, 1 << 20  # that are read at once
+_MOST_REPORTS, _MOST_BYTES = 1000, 1 << 20  # read at once
 _PATIENCE_S = 300.0  # how long they may take for the next report, after which the least is lost
 
 

@@ -60,7 +60,7 @@ class FolderLooks:
         self._hanging: Dict[FolderLook, float] = {}  # looks that were given up, and when they began
         self._late: Dict[
             Tuple[str, str], Tuple[float, LookResult]
-        ] = {}  # what such ones have found after all, and when
+        ] = {}  # what abandoned looks have found after all, and when
 
     def hanging(self) -> List[str]:
         """Return the folders that are set aside now."""

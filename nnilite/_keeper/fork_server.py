@@ -116,7 +116,7 @@ class _ForkServer:
     def __init__(self) -> None:
         self.wake = Wake()
         self._forked: Dict[int, _Forked] = {}  # by process id
-        self._links: Dict[int, _Forked] = {}  # by the file of the link
+        self._links: Dict[int, _Forked] = {}  # by file descriptor
         self._free: List[_Forked] = []  # the last one has become free last
         self._line = b""
         self._preloader: Optional[Preloader] = None

@@ -186,7 +186,7 @@ def _leave(spec: Spec, wake: Wake) -> None:
     if not delivered or delivered.get("complete") or delivered.get("fenced") or spec.report == "stdout":
         return
     for stream, offset in (delivered.get("output") or {}).items():
-        if os.path.exists(os.path.join(spec.directory, "trial." + stream)):  # those of ranks stay where they are
+        if os.path.exists(os.path.join(spec.directory, "trial." + stream)):  # the output of ranks stays where it is
             _print_output(stream, os.path.join(spec.directory, "trial." + stream), offset)
     attempt_run.AttemptRun(spec.but(report="stdout", send_output=False), folder, wake).deliver()
 

@@ -48,7 +48,7 @@ class LaunchedProcesses(NodeProcesses):
         self._signal_at = 0.0  # when the launcher gets a signal to end
         self._commands: Dict[int, Optional[subprocess.Popen[bytes]]] = {}
         self._dropped_at: Dict[int, float] = {}
-        self._expects_more = int(plan["node"]) > 0  # until the first node says that all is over
+        self._expects_more = int(plan["node"]) > 0  # false once the first node says that all is over
         self._env: Dict[str, str] = {}
 
     @property

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
-_LEAST = 19  # further back than this there is nothing
+_LEAST = 19  # the lowest priority there is
 # Nine times the share of others. Manager and fork server use only what little they need of it.
 _FIRST = -10
 

@@ -85,7 +85,7 @@ class NodeLines:
             try:
                 line.flush()
                 for message in line.read():
-                    if self._lines.get(node) is line:  # else what came before could not be taken
+                    if self._lines.get(node) is line:  # otherwise its earlier messages could not be processed
                         yield node, message
             except LinkBroken:
                 self._close(node, line)

@@ -109,7 +109,7 @@ class NodeConnection:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self.heard = time.monotonic()
-        self.run = ""  # that of the other node, once it is known
+        self.run = ""  # the other node's run, once it is known
         self._in, self._out = b"", b""
         self._key, self._ends = "", ("", "")  # none until the proof
         self._counts = [0, 0]  # messages sent and read since then

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_EARLIER = 2000
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # the trial may have put a pipe there
-_NOT_KEPT = ("lines", "age_s")  # what a node tells of a rank, and is not kept
+_NOT_KEPT = ("lines", "age_s")  # fields that a node reports for a rank and that are not kept
 _MOST_CHARS, _MOST_LINES_CHARS = 1000, 100_000
 _MORE_BYTES = 500  # by which the record of a rank may grow: its state, exit code, reason and time
 
@@ -64,7 +64,7 @@ class NodeRecords:
         self.are_written = True
         self._folder = folder
         self._elsewhere: Dict[int, Dict[str, Any]] = {}  # records by rank
-        self._earlier: List[Dict[str, Any]] = []  # of earlier starts of an elastic trial
+        self._earlier: List[Dict[str, Any]] = []  # records of earlier starts of an elastic trial
         self._bases: Dict[int, int] = {}  # how much output of earlier starts the log of a rank has
         self._path = os.path.join(folder.path, "roles.json")
         self._draft = os.path.join(folder.inner, "roles.new")

@@ -57,9 +57,9 @@ class NodeRun:
         self.processes: NodeProcesses = kind(plan, folder.path)
         self.why = ""  # why all must end; "" if they need not
         self.cause = ""
-        self.code: Optional[int] = None  # of the process that has failed
+        self.code: Optional[int] = None  # exit code of the failed process
         self.terminated = False
-        self.is_ended_by_first_node = False  # which knows the reason
+        self.is_ended_by_first_node = False  # the node process knows the reason
         self.lived_s = 0.0  # without the time in which this program was stopped
         self._kill_at: Optional[float] = None
         self._stopped_by: Optional[float] = None  # when processes that others are to follow are killed

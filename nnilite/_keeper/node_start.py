@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _RANK_LOG = re.compile(r"rank-[1-9][0-9]{0,3}\.log")
 _JOINED = "NNILITE_JOINED_NODE"
 _ASK_S = 30.0
-_IN_LOG_BYTES = 200_000  # of each rank, on platforms where a log of theirs takes it
+_IN_LOG_BYTES = 200_000  # for each rank, on platforms that carry it in a log
 _MAIN = """import sys
 sys.path.insert(0, sys.argv[1])
 from nnilite._keeper.{} import main
@@ -71,7 +71,7 @@ def placed(spec: Spec) -> Spec:
     storage = dict(spec.storage, read_only=True) if spec.storage else {}
     alone = {"callback": None, "callback_file": None, "report": "rest", "send_output": False, "storage": storage}
     place = os.path.join(spec.directory, "nodes", str(settings["node"])) if settings.get("shared") else spec.directory
-    # Such a node reports nothing to the manager, but may have to fetch its code there.
+    # Such a node reports nothing to the manager, but may have to fetch its code from there.
     settings["manager"] = {"callback": spec.callback, "callback_file": spec.callback_file}
     return spec.but(distributed=settings, directory=place, **alone)
 

@@ -104,7 +104,7 @@ class Outbox:
         more = not drained
         output, taken = dict(self.output), 0
         for stream, file in self._files.items():
-            if taken > _MAX_BYTES // 2:  # of many ranks
+            if taken > _MAX_BYTES // 2:  # with many ranks
                 more = True
                 break
             piece = self._retry(stream, b"", partial(self._piece, stream, file, closed))

@@ -29,7 +29,7 @@ class PatientStorage:
         self._entry = entry
         self._storage: Optional[Storage] = None
         self._progress = time.monotonic()
-        self._bytes = self._most_bytes = 0  # that have come or gone in this try, and in the best one
+        self._bytes = self._most_bytes = 0  # bytes transferred in this try, and in the best one
 
     @property
     def title(self) -> str:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from .preload_end import Preloaded, QuickExit  # its text runs before this one, with the same names
 
-_NAME = "<nnilite preloader>"  # that of this text in tracebacks
+_NAME = "<nnilite preloader>"  # name of this text in tracebacks
 _HIGH = 200  # files of ours have numbers from here, where no trial expects its own
 _MOST_BYTES = 400_000
 _MARKS = ("NNILITE_JOB", "NNI_SYS_DIR", "NNI_EXP_ID")
@@ -240,7 +240,7 @@ def _check_processes(module: str) -> None:
     for file in os.listdir("/proc/self/fd"):
         try:
             device = os.readlink("/proc/self/fd/" + file)
-        except OSError:  # that of the list itself
+        except OSError:  # the descriptor of the listing itself
             continue
         if device.startswith(_GPU_DEVICES):
             text = "{} has opened {} while it was imported, when no trial has got its GPUs"

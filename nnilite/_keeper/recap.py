@@ -26,8 +26,8 @@ EVERY_BYTES = 4_000_000
 MOST_BYTES = 250_000
 """About what a recap may take in the log. DLTS gives the last MB of one."""
 
-_LINE_EVENTS_BYTES = 24_000  # of JSON, which take less than 16 kB of a line: logs of containers are cut there
-_KEPT_BYTES = 3_000_000  # of JSON in memory: even reports of one value would take more of a recap than it may have
+_LINE_EVENTS_BYTES = 24_000  # JSON that takes under 16 kB of a line: container logs are cut there
+_KEPT_BYTES = 3_000_000  # JSON kept in memory: a recap of more would be too large, even with one value each
 
 
 class Recap:

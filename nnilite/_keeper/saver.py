@@ -45,11 +45,11 @@ _PRIVATE = ("code", "spec.json", "job.json", CHECKPOINTS)  # not the trial's out
 _SAVE_EVERY_S = 60.0
 _LOOK_S = 0.2
 _MOST_EARLIER = 50
-_MOST_FETCHES = 10  # of a checkpoint that another attempt replaces each time
+_MOST_FETCHES = 10  # attempts to fetch a checkpoint that another attempt keeps replacing
 _MOST_LIST_CHARS = 64 << 20
 _MOST_TIME_NS = 1 << 62
 _UNCONFIRMED = "a checkpoint counts although the manager has not confirmed the reports before it"
-_State = Tuple[int, int]  # of a file: size and time of the last change
+_State = Tuple[int, int]  # a file's size and time of the last change
 
 
 class Saver:
@@ -174,7 +174,7 @@ class Saver:
         storage, troubles = self._shared.open(), []
         for number in range(self._spec.attempt - 1, max(-1, self._spec.attempt - 1 - _MOST_EARLIER), -1):
             if self._writer is not None and number <= self._writer:
-                break  # what is here is as new
+                break  # the files here are as new
             try:
                 if self._restore_from(storage, number):
                     break

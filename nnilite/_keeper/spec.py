@@ -43,8 +43,8 @@ class Spec:
     linger_s: float
     orphan_s: Optional[float]
     max_duration_s: Optional[float]
-    niceness: int  # of the command, beyond the keeper's own
-    max_output_bytes: int  # of each stream; 0: no cap
+    niceness: int  # the command's, added to the keeper's own
+    max_output_bytes: int  # for each stream; 0: no cap
     checkpoint_dir: Optional[str]
     storage: Dict[str, Any]  # {} or the shared storage: see `storage`
     distributed: Dict[str, Any]  # {} or the trial's nodes and this one's place among them: see `node_start`

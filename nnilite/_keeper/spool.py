@@ -52,7 +52,7 @@ class Report(NamedTuple):
     sequence: int
     value: str
     time: float
-    name: str = ""  # of an attribute
+    name: str = ""  # the attribute's name
 
 
 _Parsed = Tuple[str, str, Optional[float], str]  # kind, JSON text, time, name

@@ -47,7 +47,7 @@ class StdoutLink:
         """Return what is printed for an event."""
         if event["type"] == "output" and event["stream"] in self._unfinished:
             return self._lines(event["stream"], base64.b64decode(event["data"]))
-        if event["type"] == "output":  # of another rank: in short lines, since some platforms split long ones
+        if event["type"] == "output":  # from another rank: in short lines, since some platforms split long ones
             return b"".join(_mark(json.dumps(piece)) for piece in _split(event))
         text = json.dumps(event)
         if event["type"] != "exit":

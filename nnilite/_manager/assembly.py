@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 CHECKPOINTS = "checkpoints"
 KEEPER = "keeper.pyz"
 _LINGER_S = 86400
-_MOST_GPUS = 64  # of a node, where `processesPerNode` is theirs
+_MOST_GPUS = 64  # most GPUs of a node, with `processesPerNode: gpu`
 
 
 @dataclass

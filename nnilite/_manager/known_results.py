@@ -19,7 +19,7 @@ from nnilite.space import Key, Parameter, SearchSpace
 from nnilite.tuner import EXTRAS
 from nnilite.tuning.learning import canonical, derived_seed
 
-_NAMED = 5  # so many names or reasons stand in a sentence
+_NAMED = 5  # names or reasons listed in a sentence
 
 
 @dataclass

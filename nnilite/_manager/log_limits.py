@@ -19,7 +19,7 @@ MOST_LOG_BYTES = 32 << 20
 """A log over this size is cut: half of it is the beginning, a quarter the end."""
 
 _LOOK_S, _SOON_S = 0.25, 0.02
-_FAST_BYTES = 1 << 20  # what has grown by more since the last look is looked at again soon
+_FAST_BYTES = 1 << 20  # logs that have grown by more are looked at again soon
 
 
 class LogLimits:

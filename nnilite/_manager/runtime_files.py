@@ -22,7 +22,7 @@ class RuntimeFiles:
     """What a manager, or a viewer, writes about itself into the experiment's folder."""
 
     def __init__(self, directory: Path, address: Address, *, mode: str) -> None:
-        self.guard: Guard | None = None  # of a running manager; a viewer does not look after files
+        self.guard: Guard | None = None  # only a running manager guards its files; a viewer does not
         self.created: float | None = None  # the experiment, in seconds since the epoch
         self._directory = directory
         self._address = address

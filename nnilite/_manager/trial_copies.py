@@ -49,7 +49,7 @@ _ALL_TIMEOUT_S = 3600.0
 _LISTED_FOR_S = 5.0
 _ENDED_FOR_S = 60.0
 _LOOK_EVERY_S = 1.0
-_LEAST_BYTES = 4096  # what a file or folder counts for at least
+_LEAST_BYTES = 4096  # least size that a file or folder counts with
 
 Key = tuple[str, int]
 

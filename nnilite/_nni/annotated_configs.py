@@ -54,7 +54,7 @@ def expand(file: Path, output: Path | None = None) -> ExpandedConfig:
         if os.path.lexists(path):  # a link that leads to nothing would have its file made elsewhere
             raise Conflict(f"{path} exists already; {cure}.")
     space = expand_folder(code, target)
-    if (target / _SPACE).is_symlink():  # what it leads to is not part of the copy
+    if (target / _SPACE).is_symlink():  # its target is not part of the copy
         (target / _SPACE).unlink()
     (target / _SPACE).write_text(json.dumps(space, indent=2) + "\n", encoding="utf-8")
     place = Path(os.path.relpath(target, config.parent))

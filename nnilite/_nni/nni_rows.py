@@ -34,7 +34,7 @@ _JOBS = {
     TrialState.FAILED: JobState.FAILED,
     TrialState.UNKNOWN: JobState.LOST,
 }
-_LARGEST = 2**53  # of a number that NNI counts with; the database accepts little more
+_LARGEST = 2**53  # the largest number that NNI counts with; the database accepts little more
 _NO_END = "NNI ended before this trial did, and did not record its end"
 
 

@@ -36,7 +36,7 @@ class ProgramText:
         try:
             encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
             text = data.decode(encoding)
-        except LookupError as error:  # a codec that is none of texts
+        except LookupError as error:  # a codec that is not for text
             raise ValueError(str(error)) from None
         tree = parse_python(text)
         assert isinstance(tree, ast.Module)

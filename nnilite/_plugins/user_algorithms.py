@@ -76,7 +76,7 @@ def read_meta(meta: Any, file: Path) -> list[Registered]:
     return [_one(entry, file) for entry in entries]
 
 
-_WITHOUT_EFFECT = ("classArgsValidator", "acceptClassArgs", "isAdvisor")  # of NNI; the constructor says it all
+_WITHOUT_EFFECT = ("classArgsValidator", "acceptClassArgs", "isAdvisor")  # NNI's fields; the constructor says it all
 
 
 def _one(entry: Mapping[str, Any], file: Path) -> Registered:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from nnilite._keeper.proof import SCHEME, code, digest, same
 
-JOBS_MAX = 10_000  # for so many jobs, the place of the last batch is kept
+JOBS_MAX = 10_000  # jobs whose last batch is remembered
 _END = 10**15  # a count later than all of a session
 
 _SIGNED = re.compile(

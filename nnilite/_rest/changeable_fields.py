@@ -59,7 +59,7 @@ def _read_object(value: Json) -> Mapping[str, Json]:
 class Changeable:
     """One field. `read` gives the value for the manager, or raises ValueError with what it must be."""
 
-    name: str  # of ExperimentLimits
+    name: str  # field name in ExperimentLimits
     schema: Schema
     read: Callable[[Json], Any]
     may_be_null: bool = True

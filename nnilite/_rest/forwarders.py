@@ -80,7 +80,7 @@ def forwards(process: int) -> bool:
         return True
     if name in _SHORTENED:
         return True
-    with suppress(OSError):  # of another user, or a process that has been root's
+    with suppress(OSError):  # another user's process, or one that was root's
         return (folder / "exe").readlink().name.removesuffix(" (deleted)") in FORWARDERS
     return False
 

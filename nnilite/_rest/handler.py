@@ -78,8 +78,8 @@ class ServerContext:
     activity: Activity = field(default_factory=Activity)
     connections: ServerConnections = field(default_factory=ServerConnections)
     refusals: SparseLog = field(default_factory=SparseLog)
-    bodies: BodyBudget = field(default_factory=BodyBudget)  # those of trials
-    digests: FileDigests = field(default_factory=FileDigests)  # of what trials get
+    bodies: BodyBudget = field(default_factory=BodyBudget)  # bodies of trials' requests
+    digests: FileDigests = field(default_factory=FileDigests)  # digests of the files that trials fetch
 
     @property
     def has_callers(self) -> bool:

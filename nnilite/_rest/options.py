@@ -25,7 +25,7 @@ class ServerOptions:
     page: str = "index.html"  # the page in that folder that is the user interface
     sign_in_command: str = "nnictl webui url"  # prints a link for users who have to sign in
     head_timeout_s: float = 15.0  # a new connection without a request by then is closed
-    idle_timeout_s: float = 75.0  # so is one without a further request; keepers send one every 10 s
+    idle_timeout_s: float = 75.0  # connections without a further request are closed; keepers send one every 10 s
     body_timeout_s: float = 60.0  # any real worker sends 8 MB in a minute; slower clients are cut off
     reader_timeout_s: float = 60.0  # a reader that takes no data for this time loses its connection
     stream_interval_s: float = 0.1  # the user interface gets changes in bunches,

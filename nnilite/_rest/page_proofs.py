@@ -16,7 +16,7 @@ LIFE_S = 60.0
 COUNT_MAX = 4096
 """How many requests are taken after one exchange."""
 
-EXCHANGES_MAX = 1000  # of so many the counts taken are known, by half a kilobyte each
+EXCHANGES_MAX = 1000  # exchanges whose counts are remembered, half a kilobyte each
 
 Clock = Callable[[], float]
 

@@ -49,7 +49,7 @@ UNPROVEN_MOST = 256
 
 _UNPROVEN_READ_BYTES = 4096  # a head is rarely larger; what is read beyond it lies in memory meanwhile
 _READ_BYTES = 65536  # tornado's own
-_LEAST = 16  # so many connections are accepted whatever else the process has open
+_LEAST = 16  # connections accepted whatever else the process has open
 _PAUSE_S = 0.1
 _TELL_EVERY_S = 60.0
 
@@ -77,7 +77,7 @@ class ServerConnections:
         self._idle: dict[IOStream, None] = {}  # those between two requests, the one that has waited longest first
         self._busy: set[IOStream] = set()  # those with a request that has passed the checks
         self._checked: set[IOStream] = set()  # those without a proof whose request is being checked
-        self._trials = TrialConnections()  # of those that are idle or busy
+        self._trials = TrialConnections()  # connections of trials, among the idle and busy ones
 
     def __len__(self) -> int:
         return len(self._unproven) + len(self._checked) + len(self._idle) + len(self._busy)

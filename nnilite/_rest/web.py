@@ -27,7 +27,7 @@ WEB_POLICY = (
     "frame-ancestors 'none'; object-src 'none'"
 )
 _WORTH_PACKING = (".js", ".css")
-_CHUNK_BYTES = 8 * 1024  # what any reader that takes nothing keeps in memory
+_CHUNK_BYTES = 8 * 1024  # memory that a reader occupies if it accepts nothing
 
 
 class WebHandler(BaseHandler, StaticFileHandler):

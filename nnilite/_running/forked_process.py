@@ -91,7 +91,7 @@ def _leave(stdin: int, stderr: int, kept: int) -> None:
         os.dup2(file, stream)
     for file in [int(path.name) for path in _OPEN_FILES.iterdir()]:
         if file > 2 and file != kept:
-            with contextlib.suppress(OSError):  # that of the list itself
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself
                 os.close(file)
     sys.excepthook = sys.__excepthook__
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -24,7 +24,7 @@ from nnilite.errors import NotFound
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_NUMBER = re.compile("#?[0-9]{1,9}")  # of a trial; its id begins with a letter
+_NUMBER = re.compile("#?[0-9]{1,9}")  # a trial's number; ids begin with a letter
 
 PAGE = 1000
 """How many trials or metrics are asked for at once: the most that a manager answers."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ASKED = "NNILITE_WORKERS_KNOWN"
-NAME = "nnilite.worker"  # of the attribute that carries it
+NAME = "nnilite.worker"  # name of the attribute that carries these facts
 
 
 def tell(send: Callable[[str, int, str, str], None], asked: bool) -> None:

@@ -105,7 +105,7 @@ class Loop:
                     for done in wait(running, return_when=FIRST_COMPLETED).done:
                         outcome = done.result()
                         self._learn(running.pop(done), outcome)
-                        self._exhausted = False  # what it learns may give the tuner new ideas
+                        self._exhausted = False  # this result may let the tuner propose again
             except BaseException as error:
                 self._stopped = True
                 self._wait_for_threads(running, error)
@@ -150,7 +150,7 @@ class Loop:
                         return
                     for ended, outcome in self._ends(workers, running):
                         self._learn(ended, outcome)
-                        self._exhausted = False  # what it learns may give the tuner new ideas
+                        self._exhausted = False  # this result may let the tuner propose again
             except BaseException as error:
                 self._stopped = True
                 self._finish(workers, running, error)

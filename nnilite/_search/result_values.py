@@ -87,7 +87,7 @@ def calls_of(trial: Trial, reported: Sequence[Json]) -> list[Call]:
     """Return the tuner's calls about a trial that has ended."""
     value = trial.value
     if value is None and trial.state is TrialState.EARLY_STOPPED and reported:
-        value = reported[-1]  # what it had reached informs the tuner too
+        value = reported[-1]  # the last reported value informs the tuner, too
     known = Call(CallKind.RESULT, trial.parameter_id, trial.id, trial.parameters, value)
     known = replace(known, customized=trial.parameter_id is None)
     end = replace(known, kind=CallKind.END, parameters=None, value=None, success=trial.state is TrialState.SUCCEEDED)

@@ -27,7 +27,7 @@ def run_program(program: Callable[[], int]) -> None:
     def end() -> None:
         os._exit(_write_out(status))
 
-    atexit.register(end)  # what is registered first is called last
+    atexit.register(end)  # handlers registered first are called last
     # A program that ignores this signal hands that on, and then the system tells nobody how a command has ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:

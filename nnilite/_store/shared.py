@@ -96,7 +96,7 @@ class SharedStore:
 
     def running(self) -> list[tuple[Trial, Attempt]]:
         """Return the trials that have not ended, with their latest attempts."""
-        query = f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE a.trial = ? AND a.number = ?"  # by its primary key
+        query = f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE a.trial = ? AND a.number = ?"  # uses the primary key
         open_ = f"SELECT {TRIAL_COLUMNS} FROM trials WHERE state IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY sequence"
         with translated_on_read(self.path):
             found: list[tuple[Trial, Attempt]] = []

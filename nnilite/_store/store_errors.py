@@ -73,7 +73,7 @@ def _size_cure(path: Path) -> str:
         return ""
     size = 0
     for file in (path, path.with_name(f"{path.name}-wal")):
-        with suppress(OSError):  # there may be no log
+        with suppress(OSError):  # the log may not exist
             size = max(size, file.stat().st_size)
     return "" if size + _WRITTEN_AT_ONCE < limit else cure_size_limit()
 

@@ -10,7 +10,7 @@ from nnilite._trackers.runs import CurvePoint, Run, Runs
 
 _TAG = "nnilite.run"
 _BATCH = 1000  # the most that MLflow accepts at once
-_PARAMETERS_MAX = 100  # of them, also at once
+_PARAMETERS_MAX = 100  # MLflow's limit for parameters in one request
 _VALUE_MAX = 500
 
 
@@ -24,9 +24,9 @@ class MlflowRuns(Runs):
         known = self._client.get_experiment_by_name(project)
         self._experiment: str = known.experiment_id if known else self._client.create_experiment(project)
         self._in_files = urlsplit(self._client.tracking_uri).scheme in ("", "file")
-        self._names: dict[str, _RunNames] = {}  # of the curves of each run
+        self._names: dict[str, _RunNames] = {}  # names of the curves of each run
         self._ids: dict[str, str] = {}
-        self._sent: dict[str, dict[str, int]] = {}  # of runs that were there before: the last step of each curve
+        self._sent: dict[str, dict[str, int]] = {}  # last step sent of each curve, for runs that existed before
 
     def begin(self, run: Run) -> None:
         from mlflow.entities import Param
@@ -76,7 +76,7 @@ class _RunNames:
 
     def __init__(self, in_files: bool) -> None:
         self._in_files = in_files
-        self._found: dict[str, str] = {}  # as MLflow has them, by our names
+        self._found: dict[str, str] = {}  # MLflow's names by ours
 
     def find(self, name: str) -> str:
         """Return the name for MLflow: the same in each process, as long as names come in the same order."""

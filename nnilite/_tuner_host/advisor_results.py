@@ -30,7 +30,7 @@ class AdvisorResults:
     def __init__(self, tuner: Tuner) -> None:
         self._tuner = tuner
         self._trials: dict[str, _TrialResults] = {}
-        self._ids: dict[str, int | None] = {}  # of the trials that the recorded calls have proposed
+        self._ids: dict[str, int | None] = {}  # for trials proposed by the recorded calls
 
     @property
     def hears(self) -> bool:

@@ -37,7 +37,7 @@ from nnilite.tuning.constrained_tuner import constrain
 Message = dict[str, Any]
 
 _PACKAGE = Path(__file__).parents[1]
-_SHIM = _PACKAGE / "_nni_shim"  # that of `nnilite._keeper`, which imports much that a tuner does not need
+_SHIM = _PACKAGE / "_nni_shim"  # the same as in `nnilite._keeper`, whose import costs more than a tuner needs
 
 
 class Child:
@@ -46,7 +46,7 @@ class Child:
     def __init__(self) -> None:
         self._tuner: Tuner | None = None
         self._assessor: Assessor | None = None
-        self._copies = True  # of each history that the assessor gets
+        self._copies = True  # whether the assessor gets copies of its histories
         self._reason = ""  # why the assessor would stop the trial that it has judged last
         self._results: AdvisorResults | None = None
         self._space: Any = None

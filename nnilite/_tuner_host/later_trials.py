@@ -54,7 +54,7 @@ class LaterTrials(Tuner):
         self._next = 0  # the tuner's next id
         self._sent: deque[tuple[int, Any]] = deque()
         self._owed: set[int] = set()
-        self._ids: dict[int, int] = {}  # of trials that are out: their number here, and the tuner's id
+        self._ids: dict[int, int] = {}  # for trials under way: from their number here to the tuner's id
 
     # ------------------------------------------------------------ trials
 

@@ -22,7 +22,7 @@ class LatestNotices:
         self._reader = reader
         self._known: Sequence[str] = ()
         self._has_failed = False
-        self._reading: asyncio.Task[None] | None = None  # at most one: on a disk that hangs, more would pile up
+        self._reading: asyncio.Task[None] | None = None  # at most one: on a hanging disk, more would pile up
 
     async def find(self, objectives: Iterable[str], can_preload: bool, searched: Collection[str] = ()) -> Sequence[str]:
         """Return the notices of now or, if reading fails or takes longer than two seconds, those known before."""
@@ -34,7 +34,7 @@ class LatestNotices:
     async def _read(self, objectives: Iterable[str], can_preload: bool, searched: Collection[str]) -> None:
         try:
             self._known = await self._reader.ask(find_notices, objectives, can_preload, searched)
-        except StoreError:  # what needs the database says so itself
+        except StoreError:  # whatever needs the database reports this itself
             return
         except Exception:  # a mistake of ours, which no one would see in a task that is not awaited
             if not self._has_failed:

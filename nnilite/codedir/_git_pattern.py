@@ -39,7 +39,7 @@ class NoPattern(ValueError):
 class FixedPart:
     """What stands between two stars: a text, or an expression where it has sets or question marks."""
 
-    length: int  # of what it matches, in characters
+    length: int  # characters that it matches
     text: str | None
     expression: re.Pattern[str] | None = None
 

@@ -83,7 +83,7 @@ class _RuleIndex:
 class IgnoreRules:
     """The rules in force in one folder: those of its ignore file, then those of the folders above."""
 
-    prefix: str  # of the paths that `rules` are about: "" or "folder/"
+    prefix: str  # prefix of the paths to which `rules` apply: "" or "folder/"
     rules: tuple[_Rule, ...]  # the last match counts
     outer: IgnoreRules | None = None
 

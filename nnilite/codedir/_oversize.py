@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 _LINES = 5
 _DOMINATES = 0.8  # a part with this share of its folder is named in the folder's stead
-_ALIKE = 4  # so many folders that only their numbers tell apart share a line
+_ALIKE = 4  # folders that differ only in their numbers share a line from this many on
 _NUMBER = re.compile(r"[0-9]+")
 
 

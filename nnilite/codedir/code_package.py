@@ -47,8 +47,8 @@ _MOST_OVER = 200_000  # files above the cap; enough to show what makes a folder 
 _RACY_S = 2.0  # files younger than this when they were read may change again without a change of their times
 _GZIP_LEVEL = 4  # a fifth faster than 6 for 1 % more bytes
 _CHUNK = 1 << 20
-_MOST_RULES_BYTES = 1 << 20  # of an ignore file
-_MOST_RULES = 10_000  # of all ignore files
+_MOST_RULES_BYTES = 1 << 20  # limit for one ignore file
+_MOST_RULES = 10_000  # total for all ignore files
 _MOST_TRIED = 1000  # each entry is compared with them
 _GONE = (FileNotFoundError, NotADirectoryError)
 """A file or folder was removed or replaced since its folder was read."""
@@ -72,7 +72,7 @@ class CodeFile:
     path: str  # relative to the root, with "/"; undecodable bytes as `os.fsdecode` gives them
     size: int  # bytes; 0 for links and folders
     mode: int  # as st_mode, reduced to what is kept: kind, and 0o755 if the owner may execute it, else 0o644
-    target: str | None = None  # of a link, relative to its folder
+    target: str | None = None  # target of a link, relative to its folder
     stamp: tuple[int, ...] = field(default=(), repr=False, compare=False)  # changes when the file does
 
 
@@ -110,7 +110,7 @@ class CodePackage:
     hash: str  # SHA-256 in hex, of names, modes and bytes
     archive: Path
     files: tuple[CodeFile, ...]
-    total_bytes: int  # of the files, not of the archive
+    total_bytes: int  # size of the files, not of the archive
     notes: tuple[str, ...] = ()
 
 
@@ -199,7 +199,7 @@ class _Walk:
         self.unreadable: list[str] = []
         self._links: list[str] = []
         self._folders = {""}
-        self._lines = self._tried = 0  # of all ignore files
+        self._lines = self._tried = 0  # total for all ignore files
 
     def go(self, most: int) -> None:
         """Fill `files`, `notes` and `unreadable`; stop at `most` files, to be quick on a whole disk."""

@@ -189,7 +189,7 @@ def _find_line_ends(script: Path) -> str:
 
 def parse_program(source: bytes) -> ast.Module:
     """Return the parts of a program. Raises: SyntaxError, ValueError, RecursionError, MemoryError."""
-    with warnings.catch_warnings():  # of a backslash that begins nothing
+    with warnings.catch_warnings():  # warnings about invalid backslash escapes
         warnings.simplefilter("ignore")
         return ast.parse(source)
 

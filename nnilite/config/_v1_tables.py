@@ -40,7 +40,7 @@ DROPPED_BELOW = (
     "nasMode",
     "privateRegistryAuthPath",
     "shmMB",
-    "resourceGroupName",  # of an Azure account without its key
+    "resourceGroupName",  # for an Azure account without its key
 )
 _NFS = {"storage": "storage.storageType", "nfs.server": "storage.server", "nfs.path": "storage.path"}
 _KUBERNETES_STORAGE = {

@@ -55,7 +55,7 @@ class Try:
 
 def make_abortable(manager: PoolManager) -> None:
     """Make the connections of a pool manager, from now on, such that a `Try` can end them."""
-    if manager.pool_classes_by_scheme == PoolManager(0).pool_classes_by_scheme:  # those through SOCKS are others
+    if manager.pool_classes_by_scheme == PoolManager(0).pool_classes_by_scheme:  # pools for SOCKS are different
         manager.pool_classes_by_scheme = _POOLS
 
 

@@ -84,8 +84,8 @@ class HttpRequest:
     anonymous: bool = False  # without the credential
     timeout_s: float | None = None  # for one try; the config's, if None
     patience_s: float = 40.0  # for all tries; the engine gives up a call after 60 s
-    max_bytes: int = 64_000_000  # of the answer
-    status_suffices: bool = False  # of an answer under 300 the content is not read
+    max_bytes: int = 64_000_000  # limit for the answer
+    status_suffices: bool = False  # do not read the content of an answer with a status under 300
 
     @property
     def repeatable(self) -> bool:
@@ -100,7 +100,7 @@ class HttpAnswer:
     status: int
     headers: Mapping[str, str]  # upper and lower case do not matter
     content: bytes
-    place: str  # of the request, for messages
+    place: str  # what was requested, for messages
 
     @property
     def text(self) -> str:

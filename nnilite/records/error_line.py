@@ -34,7 +34,7 @@ def find_error_line(text: str) -> str:
 def _find_exceptions(lines: list[str]) -> list[str]:
     """Return what follows the frames of each traceback."""
     exceptions = []
-    mark: str | None = None  # of the frame before
+    mark: str | None = None  # mark of the previous frame
     for line in lines:
         if frame := _FRAME.match(line):
             mark = frame[1]

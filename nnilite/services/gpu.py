@@ -233,7 +233,7 @@ class GpuReader:
             return self._gpus
         if self._pending is None:
             self._pending, self._began_s = self._start(), now_s
-        pending = self._pending  # of several callers at once, too
+        pending = self._pending  # shared by concurrent callers
         left_s = max(self._began_s + self._timeout_s - now_s, 0.0)
         await asyncio.wait([pending], timeout=left_s)
         if not pending.done():

@@ -43,7 +43,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 _SHOWN = 80  # characters of an expression in an error
 _LONGEST = 2000  # characters of an expression
 _DEEPEST = 50  # levels of an expression
-_LARGEST = 1e300  # of numbers in between
+_LARGEST = 1e300  # for intermediate results
 # Texts come first, so that a backquote in one of them quotes no name.
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`([^`]+)`""")
 
@@ -210,7 +210,7 @@ def compute(node: ast.expr, values: Mapping[str, Any]) -> Any:
             return _arithmetic(node.op, *operands)
         case ast.Call(func=ast.Name(id=name)):
             return _limited(FUNCTIONS[name](*operands))
-    return operands  # of a tuple or list
+    return operands  # the operand is a tuple or list
 
 
 def _arithmetic(op: ast.operator, one: Any, other: Any) -> Any:

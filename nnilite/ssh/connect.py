@@ -223,7 +223,7 @@ def _load(path: Path, passphrase: str | None) -> paramiko.PKey:
             return kind.from_private_key_file(str(path), passphrase)
         except PasswordRequiredException:
             raise
-        except (SSHException, ValueError):  # of another kind, or the passphrase is wrong
+        except (SSHException, ValueError):  # another key type, or a wrong passphrase
             continue
     return paramiko.RSAKey.from_private_key_file(str(path), passphrase)
 

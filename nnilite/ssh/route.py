@@ -90,7 +90,7 @@ class RouteMap:
             options: Mapping[str, Any] = self._ssh.lookup(host)
             if not 0 < int(options.get("port", 22)) < 65536:
                 raise ValueError("the port must be from 1 to 65535")
-        except ImportError as error:  # of what paramiko needs for it
+        except ImportError as error:  # a dependency of paramiko is missing
             raise MachineError(
                 f"{self._place} has a `Match exec`; for that, `pip install invoke`", lasting=True
             ) from error
@@ -132,7 +132,7 @@ def _split(text: str, target: str) -> tuple[str | None, str, int | None]:
     """Split `[user@]host[:port]`, also as a URL with `ssh://`. Raises: MachineError."""
     user, at, rest = text.removeprefix("ssh://").rpartition("@")
     host, colon, port = rest.rpartition(":")
-    bare_address = rest.count(":") > 1 and not rest.startswith("[")  # of IPv6
+    bare_address = rest.count(":") > 1 and not rest.startswith("[")  # IPv6 without brackets
     if not colon or bare_address or rest.endswith("]"):
         host, port = rest, ""
     host = host.strip("[]")

@@ -145,7 +145,7 @@ class BatchContract:
         assert isinstance(refusal, JobRefused)
         assert trouble.words in str(refusal)
 
-    # what becomes of jobs
+    # how jobs end
 
     def test_a_job_that_waits_says_why_and_can_be_canceled(self, bench: ReadingBench, trouble: BatchTrouble) -> None:
         with trouble.hold():

@@ -38,7 +38,7 @@ class FakeJob:
         self.cancels = 0
         self.obeys = True  # ends at once when it is canceled
         self.removed = False
-        self.events: list[KeeperEvent] = []  # what `reports` gives
+        self.events: list[KeeperEvent] = []  # what `reports` returns
         self._wake = wake
 
     def start(self) -> None:

@@ -21,7 +21,7 @@ class TrialContract:
     own_copy = True  # trials run in a copy of the code
     same_machine = True  # trials run on this machine, under this user
     ends_alone = True  # a job ends even if the manager is not running to take what it has reported
-    most_characters = 500_000  # of a trial's parameters, which a platform may limit
+    most_characters = 500_000  # most characters of a trial's parameters, which a platform may limit
 
     # what a trial finds
 

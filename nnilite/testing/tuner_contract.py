@@ -37,7 +37,7 @@ class TunerContract:
 
     deterministic = True  # equal tuners with equal histories propose equally
     finite = False  # it has no more to propose for `small_space` some day
-    extra_keys: frozenset[str] = frozenset()  # what it adds to the parameters that the space gives
+    extra_keys: frozenset[str] = frozenset()  # keys that the tuner adds to the parameters of the space
 
     space: Any = {
         "rate": {"_type": "loguniform", "_value": [1e-5, 0.1]},

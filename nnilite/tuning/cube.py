@@ -28,7 +28,7 @@ _ABSENT = -1.0
 _TAIL = 1e-9  # the normal types have no end
 _REACH = 3.0  # standard deviations
 _APART = 0.02  # distance of features below which points are nearly alike
-_MOST_CELLS = 20  # of a finite parameter that are all tried
+_MOST_CELLS = 20  # values of a finite parameter up to which all are tried
 _STANDARD = NormalDist()
 _deviations = np.vectorize(_STANDARD.inv_cdf, otypes=[float])  # numpy alone has no quantiles
 _STEPS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 _MODEL_TRIES = 6
 _CONSTRAINED_TRIES = 20
 _RANDOM_TRIES = 50
-_MOST_EMPTY = 10  # of these that find nothing
+_MOST_EMPTY = 10  # tries that find nothing, before the search gives up
 _PRIOR_ATTEMPT = -1
 
 
@@ -70,7 +70,7 @@ class Point:
     losses: tuple[float, ...] | None = None
     value: Json = None
     margins: tuple[float, ...] = ()
-    notes: dict[str, Any] = field(default_factory=dict)  # of the subclass's model, gone with it
+    notes: dict[str, Any] = field(default_factory=dict)  # private to the subclass's model
 
     @property
     def loss(self) -> float | None:

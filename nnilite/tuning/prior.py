@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Prior", "falling_share"]
 
-_WIDTH = 0.2  # of the unit interval
+_WIDTH = 0.2  # share of the unit interval
 _ANYWHERE = 0.1  # share of draws from the whole range
 _OTHERWISE = 0.5  # share of draws of any option, the default included
-_POINTS = 5  # as many points weigh as much as the defaults
+_POINTS = 5  # this many points weigh as much as the defaults
 
 
 def falling_share(points: int) -> float:

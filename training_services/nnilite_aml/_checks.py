@@ -41,7 +41,7 @@ async def check_workspace(workspace: AmlWorkspace, config: AmlConfig) -> None:
 def _unknown(error: Problem, config: AmlConfig) -> ConfigError:
     message = error.reply
     part = next((name for words, name in _UNKNOWN_PARTS.items() if words.lower() in message.lower()), "workspaceName")
-    if "under resource group" in message.lower():  # that is how it names a workspace
+    if "under resource group" in message.lower():  # Azure's wording for a missing workspace
         part = "workspaceName"
     given = {
         "subscriptionId": config.subscription_id,

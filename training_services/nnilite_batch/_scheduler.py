@@ -53,7 +53,7 @@ class Scheduler:
     commands: BatchCommands
     patterns: BatchPatterns
     states: Mapping[str, str]  # from `waiting`, ... to a pattern that matches its words for it; the first one counts
-    values: Mapping[str, str] = field(default_factory=dict)  # of further fields in templates
+    values: Mapping[str, str] = field(default_factory=dict)  # values of further fields in templates
     job_variable: str = ""  # has the job's id, in a job
     numbers: Mapping[str, str] = field(default_factory=dict)  # what its states are called, where it prints numbers
 

@@ -148,7 +148,7 @@ class _Expconf:
         if eta != divisor:
             self._notes.append(f"searcher.divisor {divisor} became {eta}; ASHA's eta must be a whole number")
         rungs = self._count(searcher, "num_rungs" if "num_rungs" in searcher else "max_rungs", default=5) or 1
-        rungs = min(rungs, longest.bit_length())  # with the least eta, so that no power is out of all measure
+        rungs = min(rungs, longest.bit_length())  # with the least eta, so that no power is huge
         while rungs > 1 and longest < eta ** (rungs - 1):
             rungs -= 1  # as Determined does: the shortest trials have one unit
         if searcher["name"] == "adaptive_asha":

@@ -50,7 +50,7 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
         check_nodes(config, context, self.gpus)
         self._label = label(context.experiment, name)
         self._deliveries = DeliveryCache(partial(delivered, config, context), self.way_back)
-        self._numbers: dict[str, int] = {}  # of the experiments there, by the names of jobs
+        self._numbers: dict[str, int] = {}  # ids of Determined's experiments by job name
         self._paused: set[str] = set()  # names of jobs that a user has paused on Determined
         self._is_certain = True  # False: a job may be there whose number was never received
         self._queue: tuple[float, Mapping[str, str]] = (float("-inf"), {})

@@ -94,7 +94,7 @@ class DlcConfig(HttpConfig):
     trial_gpu_number: TrialGpuNumber = None
 
     def __post_init__(self) -> None:
-        if self.workspace_id in ("None", ""):  # as NNI has it
+        if self.workspace_id in ("None", ""):  # NNI's value for "none"
             object.__setattr__(self, "workspace_id", None)
         for name in ("type", "image", "job_type"):
             if not getattr(self, name).strip():
@@ -188,7 +188,7 @@ def _spec(given: Any) -> Json:
         if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
             raise ConfigError(f"{name} must be a number or a text", field_place("ecs_spec"))
         texts[str(name)] = f"{value}{_SIZES.get(name, '')}" if not isinstance(value, str) else value
-    return {"cpu": "1", "memory": "2Gi", "gpu": "0", **texts}  # as in NNI
+    return {"cpu": "1", "memory": "2Gi", "gpu": "0", **texts}  # NNI's defaults
 
 
 IGNORED = (

@@ -33,7 +33,7 @@ class DlcLog(JobLog):
         self._api = api
         self._job = job
         self._pod: DlcPod | None = None
-        self._begin: float | None = None  # of the next window; None: the start of the pod
+        self._begin: float | None = None  # begin of the next window; None: the start of the pod
         self._known: Sequence[str] = ()  # the lines that are known since then
 
     def locate(self, job: DlcJob) -> None:

@@ -23,7 +23,7 @@ _STDIN, _STDOUT, _STDERR, _RESULT = range(4)
 _PROTOCOL = "v4.channel.k8s.io"
 _PIECE_BYTES = 1 << 18
 _LIMIT_S = 60.0
-_MOST_BYTES = 1 << 20  # of a line
+_MOST_BYTES = 1 << 20  # limit for one line
 _MOST_COMPLAINT = 2000
 
 

@@ -27,7 +27,7 @@ class OperatorKind(ABC):
     """One kind of object. Pure, but for `check`."""
 
     resource: Resource
-    owned: tuple[Resource, ...] = ()  # of its companions
+    owned: tuple[Resource, ...] = ()  # kinds of its companion objects
     needs: tuple[tuple[Resource, str], ...] = ()  # further rights: a resource and a verb
     dashes = True  # whether names may have dashes
     pod_end_counts = True  # the trial has ended when its reporting pod has; else its object alone tells
@@ -37,7 +37,7 @@ class OperatorKind(ABC):
     has_shm = False  # the operator mounts /dev/shm itself
     deletion = "Foreground"  # the object stays until its pods are gone: the end of a canceled job can be seen
 
-    nodes: int = 0  # of a distributed trial; 0 for others
+    nodes: int = 0  # nodes of a distributed trial; 0 for others
 
     def distribute(self, nodes: int) -> None:
         """Have all trials run on so many nodes. Raises: ConfigError where these objects, or their roles, cannot."""

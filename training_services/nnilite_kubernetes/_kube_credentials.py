@@ -26,7 +26,7 @@ from nnilite.errors import ConfigError, Place
 log = logging.getLogger(__name__)
 
 _PLACE = Place(field="kubeconfig")
-_LOAD_S = 60.0  # so long a program that signs in may take
+_LOAD_S = 60.0  # time limit for a program that signs in
 _UNREADABLE = (ConfigException, OSError, TypeError, ValueError, yaml.YAMLError)
 _PAUSE_S = 10.0  # before credentials that did not help are loaded again
 
@@ -102,7 +102,7 @@ class Credentials:
         else:
             loaded.set_result(configuration)
         finally:
-            loaded.cancel()  # has no effect but after a fault, which this thread logs
+            loaded.cancel()  # only has an effect after a fault, which this thread logs
 
     def _check_program(self) -> None:
         """Check that no program that signs in has to ask on a terminal. Raises: ConfigError."""

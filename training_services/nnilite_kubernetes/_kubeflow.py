@@ -60,7 +60,7 @@ FLAVORS = {
     ),
     "trainer": Flavor(Resource(*_TRAINER, "trainjobs", "TrainJob"), "", "node", {"worker": "node"}, ("worker",)),
 }
-_VERSIONS = {"mpi-operator": ("v1", "v2beta1"), "trainer": (_TRAINER[1],)}  # of others: v1
+_VERSIONS = {"mpi-operator": ("v1", "v2beta1"), "trainer": (_TRAINER[1],)}  # default: v1
 _NOT_OF_TRAINJOBS = ("min_replicas", "max_replicas", "elastic_policy", "run_policy")
 _OF_TRAINJOBS = ("runtime", "runtime_kind", "train_job")
 

@@ -21,12 +21,12 @@ from nnilite_kubernetes._api import ApiError, Cluster, LogStream
 EVENT = MARK.encode()  # what lines begin with by which keepers tell events
 _KEPT_BYTES = 16_000_000
 _FOLLOW_S = 3.0  # at the earliest so long after a log was begun to be followed it is tried again
-_LAST_LINES_S = 10.0  # so long the last lines of a container that has ended may take
+_LAST_LINES_S = 10.0  # time limit for the last lines of an ended container
 # A trial may print faster than its manager reads: the rest waits in the connection, and is read from there later.
 _UNREAD_BYTES = 8_000_000
 _UNREAD_S = 60.0  # who waits so long to be read stops to follow
 _LONGEST_LINE_BYTES = 4_000_000  # a keeper's events are shorter
-_FOLLOWERS = threading.BoundedSemaphore(250)  # of this process; the logs of more trials are asked for now and then
+_FOLLOWERS = threading.BoundedSemaphore(250)  # for this process; logs of further trials are polled
 
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT")
 

@@ -56,7 +56,7 @@ class Role:
     gpus: int | None = None
     reports: bool = True  # its first pod speaks for the trial
     own_command: bool = False  # the operator's command runs there; the code is put in place before
-    task: str = "run"  # of the bootstrap; or "resume"
+    task: str = "run"  # task of the bootstrap; or "resume"
     rank: str = "NNILITE_RANK"  # environment variable with the number of a pod within the role
     extra: Mapping[str, Json] = field(default_factory=dict)  # merged into the pod's spec, by the platform
     spec: Mapping[str, Json] = field(default_factory=dict)  # what differs in the keeper's specification
@@ -72,14 +72,14 @@ class PodDelivery:
     logs_stay: bool = True  # what keepers cannot deliver may be left in the log
     keeper: bytes | None = None  # packed; given where it does not come from storage
     code: bytes | None = None  # given where pods cannot fetch it
-    urls: Mapping[str, str] = field(default_factory=dict)  # of both, where they are in an object store
+    urls: Mapping[str, str] = field(default_factory=dict)  # URLs of both, if they are in an object store
 
 
 class CodeSource(str, Enum):
     """Where pods get the code; the keeper comes with it from storage, and else from the Secret of the trial."""
 
     MANAGER = "manager"  # its REST interface
-    SECRET = "secret"  # that of the trial, if it is small
+    SECRET = "secret"  # in the trial's Secret, if it is small
     VOLUME = "volume"  # the storage that is mounted into pods
     OBJECTS = "objects"  # an object store, by URLs that open one object for a while
 
@@ -102,7 +102,7 @@ class PodSetup:
     config: ClusterConfig
     storage: StorageConfig | None  # mounted into them
     source: CodeSource
-    shm_mb: int | None = None  # of /dev/shm, where we are to mount it
+    shm_mb: int | None = None  # size of /dev/shm, if we mount it
 
 
 def name_files(delivery: PodDelivery) -> tuple[str, str]:

@@ -32,7 +32,7 @@ from nnilite_kubernetes._status import disruption, find_container_start, find_no
 log = logging.getLogger(__name__)
 
 _THREADS = 16
-_MOST_BYTES = 16_000_000  # of one log
+_MOST_BYTES = 16_000_000  # limit for one log
 _PAUSES_S = (1.0, 3.0)  # before a last log is asked for again
 _TAKEN = ("ENDING", "DELETED", JobState.LOST.value, JobState.CANCELED.value)
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -52,7 +52,7 @@ class RoleRecords:
         self._name = name
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pod-logs")
         self._lock = threading.Lock()
-        self._readers: dict[str, Future[None]] = {}  # by the uid of the pod: its last reading, begun when it ended
+        self._readers: dict[str, Future[None]] = {}  # by pod uid: the last reading, which began when the pod ended
         self._ending: dict[str, Path] = {}  # the folders of pods that are to end, by their uids
         self._closed = threading.Event()
 

@@ -11,7 +11,7 @@ from typing import Any
 from nnilite.errors import ConfigError, Place, ServiceError
 from nnilite_kubernetes._config import StorageConfig
 
-_LIFE_S = 7 * 86400  # of a URL; the most that S3 allows
+_LIFE_S = 7 * 86400  # lifetime of a URL; the most that S3 allows
 _DIGEST = "sha256"  # metadata of our objects
 _PLACE = Place(field="storage")
 

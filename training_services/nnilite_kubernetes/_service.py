@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _THREADS = 16
-_JOBS_AT_ONCE = 12  # of which a log is read: others find a thread
+_JOBS_AT_ONCE = 12  # jobs whose logs are read at once, so that other calls find a thread
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class ClusterService(TrainingService):
         place = (self._kind.resource, self._namespace, name, uid, self._kind.deletion)
         if content is not None and opened.cluster.delete(*place):
             return
-        for resource in (SECRETS, *self._kind.owned):  # of an earlier try that went no further
+        for resource in (SECRETS, *self._kind.owned):  # left by an earlier try that got no further
             opened.cluster.delete(resource, self._namespace, name)
 
     # ------------------------------------------------------------ what they print, and where they run

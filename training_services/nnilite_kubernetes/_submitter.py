@@ -21,7 +21,7 @@ from nnilite_kubernetes._quota import Demand
 
 log = logging.getLogger(__name__)
 
-_FULL_S = 5.0  # what is refused again and again, as by a quota, is not tried more often
+_FULL_S = 5.0  # least pause between tries that are refused, for example by a quota
 _ANY = PodDelivery("", "0" * 64)
 
 
@@ -155,7 +155,7 @@ class Submitter:
         owners = [entry.get("uid") for entry in answer["metadata"].get("ownerReferences") or []]
         if not owners:
             self.own(cluster, resource, answer, owner)
-        elif reference["uid"] not in owners:  # of an object that is gone, so the cluster is about to delete it
+        elif reference["uid"] not in owners:  # owned by a deleted object, so the cluster is about to delete it
             cluster.delete(resource, self._namespace, answer["metadata"]["name"], answer["metadata"]["uid"])
             whole = {**body, "metadata": {**body["metadata"], "ownerReferences": [reference]}}
             self._created(cluster, resource, whole)

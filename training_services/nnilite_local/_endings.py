@@ -45,7 +45,7 @@ class Endings:
         self._host = host
         # Jobs that were told to end, and are not known to have.
         self._asked: dict[str, tuple[AttemptFolder, Handle]] = {}
-        self._overdue: set[str] = set()  # those of them whose grace is over
+        self._overdue: set[str] = set()  # jobs among them whose grace is over
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, folder: AttemptFolder, handle: Handle) -> None:

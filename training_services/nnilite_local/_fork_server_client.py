@@ -40,7 +40,7 @@ class ForkServerClient:
     def __init__(self, keeper: Path, log_file: Path, heard: Callable[[str, bool], None]) -> None:
         self._keeper = keeper
         self._log_file = log_file
-        self.name = ""  # of the server that runs, or ran last; no other server has it
+        self.name = ""  # unique name of the running or the last server
         # Called with the job whose keeper has ended and whether the manager has everything of it; with "" when nobody
         # will tell of that any more.
         self._heard = heard

@@ -78,7 +78,7 @@ class LocalWatch:
         """Return whether the job in this folder runs, and so still holds its bookings. Blocks only for a moment."""
         try:
             return bool(self._looks.look(str(directory), "runs", lambda: self._runs(AttemptFolder(directory))))
-        except FolderHangs:  # what it has stays its own
+        except FolderHangs:  # assume so: the job keeps what it holds
             return True
 
     def _look(self, folder: AttemptFolder, handle: Handle) -> tuple[JobStatus, bool]:

@@ -14,7 +14,7 @@ from nnilite_local._attempt_folder import AttemptFolder
 
 log = logging.getLogger(__name__)
 
-_CLEANUP_S = 1.0  # for a process of a canceled task to end
+_CLEANUP_S = 1.0  # time for a process of a canceled task to end
 _PAUSE_S = 2.0  # before the next one, if one could not do its work
 
 

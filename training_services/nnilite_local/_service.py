@@ -435,7 +435,7 @@ def _was_begun(looks: FolderLooks, directory: Path, host: str) -> bool:
 
     try:
         return bool(looks.look(str(directory), "begun", begun))
-    except FolderHangs:  # what it has stays its own
+    except FolderHangs:  # assume so: the job keeps what it holds
         return True
 
 

@@ -29,7 +29,7 @@ ENDED = (STOPPED, SUCCEEDED, FAILED)
 OLDEST = (2, 10)
 # Ray puts the runtime environment into one environment variable of the job, and Linux takes 128 kB for one.
 _ENVIRONMENT_LIMIT_BYTES = 120_000
-_STOP_EXTRA_S = 15  # for the keeper, after the grace period of its trial
+_STOP_EXTRA_S = 15  # the keeper's extra time after the grace period of its trial
 _LEAST_CPUS = 0.001  # a bundle of a placement group cannot be empty
 _STOP_VARIABLE = "RAY_JOB_STOP_WAIT_TIME_S"
 _JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"

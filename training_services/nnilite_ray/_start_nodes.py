@@ -28,7 +28,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 _EVENT = "NNILITE_EVENT "
 _PIECE_BYTES = 1 << 16
 _READ_S = 0.5
-_LAST_S = 20.0  # for the other nodes to end, once the first one has
+_LAST_S = 20.0  # time for the other nodes to end once the first one has ended
 _BEGIN_S = 10.0  # for further nodes to be there at the beginning
 _ASKED_S = 15.0  # for a machine to have room for one more node; then another machine is asked
 _LOOK_S = 5.0
@@ -210,11 +210,11 @@ class Nodes:
         self._number, self._bundle, self._most = number, bundle, most
         self._members: List[NodeMember] = []
         self._growth: Optional[NodeSearch] = None
-        self._addresses: List[str] = []  # of the first node
+        self._addresses: List[str] = []  # addresses of the first node
         self._started = 0  # how many nodes there have been
         self._is_ending = False
         self._last_line = ""  # last, of what prevents growth
-        self._is_line_whole = True  # of what the first keeper has printed so far
+        self._is_line_whole = True  # whether the first keeper's output ends with a whole line
 
     def run(self) -> int:
         """Run the trial on all nodes, and return the exit code of the first one's keeper."""

@@ -68,7 +68,7 @@ class RayWatch(JobWatch[Found]):
         self.url = needs.page(self.name)
         self._session = str(handle.get("session") or "")
         self._session_is_over = False
-        self._given_up: Found | None = None  # what Ray has given up, and is to be given once more
+        self._given_up: Found | None = None  # the result that Ray has given up, to be returned once more
         self._has_ender = False
 
     async def fetch(self) -> Found:

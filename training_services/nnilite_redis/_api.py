@@ -58,7 +58,7 @@ class QueuePlace:
     job: str
     queue: str
     entry: tuple[int, int]
-    priority: int = 0  # of its experiment
+    priority: int = 0  # the experiment's priority
 
     @property
     def order(self) -> tuple[int, tuple[int, int], str]:

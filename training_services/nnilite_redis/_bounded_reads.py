@@ -14,7 +14,7 @@ from nnilite_redis import _scripts as scripts
 from nnilite_redis._connection import REDIS_ERRORS, SENSELESS, RedisAddress
 
 MOST_LIST_BYTES = 8_000_000
-_MOST_VALUE_BYTES = 64_000  # of what workers report; they cut their texts to less
+_MOST_VALUE_BYTES = 64_000  # limit for what workers report; they cut their texts to less
 _MOST_LETTERS = 64
 _MOST_LETTER_BYTES = 24_000_000
 _MOST_MAIL_BYTES = 48_000_000

@@ -23,7 +23,7 @@ TASK_VERSION = 1
 QUIET_S = 8.0
 """Some beats: after this time, what a worker has reported is old."""
 
-_MOST_LABELS = 1000  # of a worker
+_MOST_LABELS = 1000  # limit for one worker
 _MOST_REASON = 4000  # characters
 UP, DRAINING, UNHEALTHY = "up", "draining", "unhealthy"
 
@@ -169,7 +169,7 @@ class PoolView:
     """The pool at the last look, as the source of reasons and pages."""
 
     workers: Sequence[WorkerFacts] = ()
-    silent_s: Mapping[str, float] = field(default_factory=dict)  # of each worker
+    silent_s: Mapping[str, float] = field(default_factory=dict)  # seconds of silence by worker
     places: Sequence[QueuePlace] = ()
     period_s: float = 300.0
     shares: PoolShares = field(default_factory=PoolShares)

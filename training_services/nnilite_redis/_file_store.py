@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _PLACE = Place(field="storage")
 _S3_TRIES = 3
 _PIECE_BYTES = 4 << 20
-_MOST_FETCHES = 10  # of a file that is replaced each time, as the checkpoint of an attempt that was given up
+_MOST_FETCHES = 10  # attempts to fetch a file that keeps being replaced, such as an abandoned attempt's checkpoint
 
 
 class TooLarge(ConfigError):

@@ -44,7 +44,7 @@ class RedisService(TrainingService):
         super().__init__(name, config, context)
         self._terms = SlotTerms(config.max_slots, config.priority)
         self._session: Session | None = None
-        self._canceled: dict[str, Handle] = {}  # that Redis has not heard of yet
+        self._canceled: dict[str, Handle] = {}  # cancellations not yet sent to Redis
 
     async def open(self) -> None:
         self._check_settings()

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _NO_PYTHON = "NNILITE-NO-PYTHON"
 _USUAL_PYTHONS = ("python3", "python", "/usr/bin/python3", "/usr/local/bin/python3", "/opt/homebrew/bin/python3")
-_WINDOWS_SHELL = "'exec' is not recognized as "  # of cmd.exe and of PowerShell
+_WINDOWS_SHELL = "'exec' is not recognized as "  # message of cmd.exe and PowerShell
 _HELLO_S = 30.0
 _MAX_NOISE_BYTES = 1_000_000
 # The largest answers are a list of files and a piece of one in base64; see `_worker.transfer` and `_worker.agent`.
@@ -236,7 +236,7 @@ class AgentLink:
         except (LinkLost, ValueError, RecursionError) as error:
             log.debug("the connection ended: %s", error)
         finally:
-            self._stream.close()  # what says something else than an agent is not heard any more
+            self._stream.close()  # the other end does not talk like an agent
             self._call(self._finish)
 
     def _call(self, what: Callable[..., None], *arguments: Any) -> None:

@@ -33,7 +33,7 @@ class HostTrace:
     attempt: int | None  # the last one that ran there
     lost: bool  # ... and left no word on how it ended
     checkpoint: int | None  # the last attempt that wrote to the checkpoints there; None if there are none
-    directory: str  # of the checkpoints
+    directory: str  # folder of the checkpoints
 
 
 class _MissingRoom(NamedTuple):

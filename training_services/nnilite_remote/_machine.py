@@ -49,7 +49,7 @@ class MachineSupply:
     experiment: str
     service: str  # its name within the experiment
     keeper: Path
-    keeper_name: str  # by its content
+    keeper_name: str  # hash of its content
     archive: Callable[[], Path]  # the code package; blocks where it is not packed yet
     stored_code: Callable[[str], Mapping[str, Json] | None]  # see `ServiceContext`
     manager: Callable[[], str]  # base URL as seen from here
@@ -73,7 +73,7 @@ class Machine:
         self.own_pids: frozenset[int] = frozenset()
         self.tried = asyncio.Event()  # it has come up, or failed, once
         self.lasting = False  # the last error will not go away by itself
-        self.field = ""  # of the config, which has led to it
+        self.field = ""  # config field that caused the trouble
         self._service = service
         self._supply = supply
         self._changed = changed
@@ -142,7 +142,7 @@ class Machine:
                 self.lasting = isinstance(error, MachineError) and error.lasting
                 self.field = error.field if isinstance(error, MachineError) else ""
                 self._drop("down", str(error))
-            except Exception as error:  # else it would be "connecting" for ever, and nobody would know why
+            except Exception as error:  # otherwise it would be "connecting" forever, without a reason
                 log.exception("machine %s is set aside because of an internal error", self.title)
                 self.lasting = False
                 self._drop("down", f"an internal error: {error!r}")
@@ -279,7 +279,7 @@ class Machine:
                 cache_s=self._service.cache_s,
             )
         except LinkLost:
-            return has_answered  # it takes longer, and goes on without us
+            return has_answered  # it takes longer, and continues without us
         except MachineError as error:
             log.warning("machine %s could not clean up: %s", self.title, error)
             return False

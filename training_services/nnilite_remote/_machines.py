@@ -175,7 +175,7 @@ class Machines:
         """Send a machine that is reachable again what it has missed."""
         try:
             for what, handle in self._pending.to(key):
-                if what != FINISH:  # that is for the end
+                if what != FINISH:  # only for the end of the experiment
                     await self._tell(what, handle)
         finally:
             self._catching_up.discard(key)

@@ -42,7 +42,7 @@ _BODY_S = 60.0  # for a whole body, as the manager has it
 _MANAGER_S = 60.0
 _WINDOW_LOOK_S = 0.05
 
-_Gone = (OSError, EOFError, SSHException)  # of a channel whose other end, or whose connection, is gone
+_Gone = (OSError, EOFError, SSHException)  # errors of a channel whose other end or connection is gone
 
 
 class _TunnelCaller:

@@ -22,8 +22,8 @@ class WorkerGroup:
     """The workers of an attempt, each on a machine of its own."""
 
     workers: int = 1
-    least: int = 1  # with fewer than so many, the attempt is lost
-    replace_s: float = 600.0  # until another machine takes the place of a lost one
+    least: int = 1  # the attempt is lost with fewer than this
+    replace_s: float = 600.0  # time until another machine replaces a lost one
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class AttemptPlan:
     begin_s: float
     end_s: float
     first: int  # steps that an earlier attempt has saved
-    steps: int  # of the whole curve
+    steps: int  # length of the whole curve
     is_lost: bool
     moments: Sequence[float]  # when each step from `first` on is done
     phases: Sequence[Sequence[float]]  # begin, end and number of workers, one after the other

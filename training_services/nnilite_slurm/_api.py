@@ -40,7 +40,7 @@ class SlurmApi(SchedulerApi):
     def __init__(self, host: LoginHost, root: str = "") -> None:
         super().__init__(host, root)
         self.json = True  # whether squeue and sacct are asked for JSON
-        self.accounting = True  # as far as is known
+        self.accounting = True  # assumed until Slurm says otherwise
         self.user: int | None = None  # the number of the user whose jobs these are, once it is known
         self._full = NoCapacity("")  # why it has accepted no job,
         self._full_until_s = 0.0  # and until when that counts

@@ -19,7 +19,7 @@ from nnilite_slurm._api import SlurmApi
 
 log = logging.getLogger(__name__)
 
-_CLEANUP_S = 1.0  # for a process of a canceled task to end
+_CLEANUP_S = 1.0  # time for a process of a canceled task to end
 _TOGETHER_S = 0.5
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 60.0
 
@@ -35,7 +35,7 @@ class JobArrays:
 
     api: SlurmApi
     experiment: str
-    script: Callable[[str, int | None, int], str]  # of a name, GPUs and tasks
+    script: Callable[[str, int | None, int], str]  # makes the script for a name, GPUs and tasks
     size: int
     wake: Callable[[], None]
     reasons: dict[str, str] = field(default_factory=dict)  # why trials wait, by their folders

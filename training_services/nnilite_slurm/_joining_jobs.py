@@ -24,7 +24,7 @@ from nnilite_slurm._api import SlurmApi
 
 log = logging.getLogger(__name__)
 
-_CLEANUP_S = 1.0  # for a process of a canceled task to end
+_CLEANUP_S = 1.0  # time for a process of a canceled task to end
 _AGAIN_S = 10.0
 _STEADY_S = 300.0  # how long a joiner runs at least where nothing is wrong
 _LONGEST_PAUSE_S = 1800.0
@@ -56,7 +56,7 @@ class _Growth:
 
     asked: set[str] = field(default_factory=set)  # the joining jobs that it has submitted
     taken: set[str] = field(default_factory=set)  # by drills: joining jobs by their ids, and nodes by their names
-    refusals: int = 0  # of Slurm, one after the other
+    refusals: int = 0  # consecutive refusals by Slurm
     again_s: float = 0.0
 
     def wait(self, seconds: float) -> None:

@@ -139,7 +139,7 @@ class SlurmService(QueueService[SlurmApi]):
         if self._arrays is not None and not watch.id:
             self._arrays.forget(_task(watch.folder))
         await super().cancel(handle)
-        if self._joining_jobs is not None:  # those that run are ended by the first node
+        if self._joining_jobs is not None:  # the first node ends those that run
             await self._joining_jobs.end(str(handle["job"]), only_waiting=True)
 
     async def remove(self, handle: Handle) -> None:

@@ -54,7 +54,7 @@ class AnnealTuner(LearningTuner):
     def _restart(self) -> None:
         self._ranked: list[_Ranked] = []  # best first
         self._order = 0
-        self._results: Counter[Key] = Counter()  # in which each parameter was active
+        self._results: Counter[Key] = Counter()  # number of results in which each parameter was active
 
     def _closed(self, point: Point) -> None:
         if point.state is PointState.DONE and point.loss is not None:

@@ -48,7 +48,7 @@ class AutoAssessor(Assessor):
         self._sign = 1.0 if one_of("optimize_mode", optimize_mode, ("maximize", "minimize")) == "maximize" else -1.0
         self._running: dict[str, list[float]] = {}  # the best so far after each result; more is better
         self._completed: deque[list[float]] = deque(maxlen=_MOST)
-        self._best = -math.inf  # of all completed trials
+        self._best = -math.inf  # best result of all completed trials
         self._reason = ""
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:

@@ -32,7 +32,7 @@ LOAD, SAVE = "load_checkpoint_dir", "save_checkpoint_dir"
 
 @dataclass
 class _PopulationMember:
-    epoch: int  # of its latest trial
+    epoch: int  # epoch of its latest trial
     flat: Flat  # this and the rest as of its latest trial that succeeded
     directory: str
     loss: float | None = None

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from nnilite_optuna._feasible import Feasible
 
 _FAR, _NEAR = 700, 300  # candidates of a proposal: anywhere, and near the best results
-_ROUNDS, _AROUND = 6, 120  # of the search around the best candidates
+_ROUNDS, _AROUND = 6, 120  # local search around the best candidates
 _LEADERS = 6  # around which the search goes on
 _MOST_CHECKED = 200  # against constraints, each time
 _PRIOR_WEIGHT = 8.0  # results after which the logarithm of the prior counts as much as that of the improvement
 _STRAYS_EACH = 3  # how many proposals have one at random, in a space with branches
-_NEARLY_ALIKE = 1e6  # what they lose of their score
+_NEARLY_ALIKE = 1e6  # deducted from the score of nearly alike points
 
 
 class ExpectedGain(NamedTuple):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Axes = dict[str, "BaseDistribution"]
 Rank = tuple[int, float]  # the best first: results, those without a number, those that break a constraint
-Row = list[float]  # of optuna's own numbers; []: the trial lacks a parameter
+Row = list[float]  # optuna's internal numbers; []: the trial lacks a parameter
 
 
 @cache
@@ -32,7 +32,7 @@ def get_caching_tpe() -> Callable[..., TPESampler]:
         def __init__(self, always: Axes | None, **arguments: Any) -> None:
             super().__init__(**arguments)
             self._moving = always and {name: always[name] for name in sorted(always) if not always[name].single()}
-            self._ranks: dict[tuple[str, ...], TrialRanks] = {}  # by the names that are proposed together
+            self._ranks: dict[tuple[str, ...], TrialRanks] = {}  # by the parameter names that are proposed together
 
         def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Axes:
             if self._moving is None or not self._is_multivariate(study) or not self._n_startup_trials:

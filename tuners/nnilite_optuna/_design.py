@@ -12,7 +12,7 @@ from nnilite.tuning.learning import derived_seed
 if TYPE_CHECKING:
     from nnilite.tuning.cube import Cube, Matrix, Vector
 
-_ROWS = 16  # of a design; the next one begins after these
+_ROWS = 16  # rows of a design; the next one begins after these
 _DRAWN = 20  # designs, and the one whose nearest points are farthest apart is taken
 _SPREAD = 4  # random points of which the farthest one is taken
 

@@ -33,7 +33,7 @@ class Feasible:
         for column, scale in zip(margins.T, scales, strict=True):
             values, limit = _bend(column)
             self._limits.append((MaternProcess(scale, features, values), limit))
-        self.violations: Vector = np.maximum(margins, 0.0).sum(axis=1)  # of each row
+        self.violations: Vector = np.maximum(margins, 0.0).sum(axis=1)  # per row
 
     def log_chance(self, rows: Matrix) -> Vector:
         """Return the logarithm of the chance of each position row."""

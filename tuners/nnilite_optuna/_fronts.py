@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from nnilite_optuna._matern import MaternProcess
 
 _DIRECTIONS = 32
-_NODES = 4  # of the integral in each direction
+_NODES = 4  # nodes of the integral in each direction
 _BEYOND = 3.0  # standard deviations that the integral reaches below the mean
-_MARGIN = 0.1  # of the front's extent, to the reference point
-_FROM_AFAR = 0.5  # of the proposals: the share whose reference point lies beyond the worst results
-_MOST_LEADERS = 12  # of the front, near which candidates are drawn
+_MARGIN = 0.1  # distance from the front to the reference point, in extents of the front
+_FROM_AFAR = 0.5  # share of proposals whose reference point lies beyond the worst results
+_MOST_LEADERS = 12  # points of the front near which candidates are drawn
 
 
 class FrontTuner(BayesTuner):
@@ -59,7 +59,7 @@ def find_front(values: Matrix) -> list[int]:
 
     from nnilite_optuna._posterior import find_as_good
 
-    order = np.lexsort(values.T[::-1])  # so that no row is beaten by one after it
+    order = np.lexsort(values.T[::-1])  # in this order, no row is beaten by a later one
     beaten = np.triu(find_as_good(values[order]), 1).any(axis=0)
     return [int(k) for k in order[~beaten]]
 
@@ -77,7 +77,7 @@ def make_gain(
     reference = np.maximum(seen_from, low + 1e-3 * extent) + _MARGIN * extent
     ways = np.abs(numbers.standard_normal((_DIRECTIONS, count)))
     ways = np.maximum(ways / np.linalg.norm(ways, axis=1, keepdims=True), 1e-3)
-    reached = _reach((reference - front) / extent, ways).max(axis=0)  # by the front, in each direction
+    reached = _reach((reference - front) / extent, ways).max(axis=0)  # how far the front reaches in each direction
     places, weights = np.polynomial.legendre.leggauss(_NODES)
     places, weights = 0.5 * (places + 1.0), 0.5 * weights
 

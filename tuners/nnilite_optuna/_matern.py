@@ -19,7 +19,7 @@ _ROOT5 = math.sqrt(5.0)
 _JITTER = 1e-6
 _MOST_AT_ONCE = 64  # rows of a triangle that is inverted as a whole
 _MOST_STEPS = 40
-_SMALLEST_GAIN = 1e-3  # of a step, in units of log-likelihood
+_SMALLEST_GAIN = 1e-3  # smallest gain of a step, in log-likelihood
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from nnilite_optuna._success import Success
 if TYPE_CHECKING:
     from nnilite.tuning.cube import Cube, Matrix, Vector
 
-_MOST_POINTS = 200  # that the process knows: the best and the latest
+_MOST_POINTS = 200  # most points that the process uses: the best and the latest
 _LONG_FITS = 80  # results from which on a fit takes long enough to be divided between two proposals
 _FEWEST_RANKED = 4  # losses; the median of fewer says little
 _PLATEAU = 3  # results with the smallest loss that are no coincidence
-_EQUAL = 1e-12  # of the largest loss: differences that are rounding
+_EQUAL = 1e-12  # relative to the largest loss: smaller differences are rounding
 
 Fit = tuple[float, KernelParameters, float]  # the logarithm of the density, the scales, and the power of the losses
 
@@ -35,7 +35,7 @@ class Posterior:
         self._ended: list[Point] = []
         self._rows: list[Vector] = []
         self._failed: list[Vector] = []
-        self._failures: Counter[bytes] = Counter()  # of each row
+        self._failures: Counter[bytes] = Counter()  # per row
         self._plain: dict[int, tuple[int, Fit]] = {}  # of objectives, to so many results: with the losses as they are
         self._fits: dict[int, tuple[int, Fit]] = {}  # likewise: the likelier one of this and that with bent losses
         self._limit_fit: tuple[int, list[KernelParameters]] | None = None  # likewise, of each result constraint
@@ -187,7 +187,7 @@ def rank_worse_half(losses: Vector) -> Vector:
     gaps = median / largest - losses[good] / largest
     widest = float(np.max(gaps))
     level = np.zeros(len(losses))
-    spread = 1.0  # of the worse half, if all of the better one are alike
+    spread = 1.0  # spread of the worse half if all better ones are alike
     if widest > _EQUAL:
         level[good] = -gaps / widest
         spread = math.sqrt(float(np.mean(np.square(level[good]))))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nnilite.tuning.cube import Cube, Matrix, Vector
 
 _REACH = 0.5  # length scale of features
-_MOST_KNOWN = 150  # of successes and of failures, the latest
+_MOST_KNOWN = 150  # latest successes and failures used, of each kind
 _HOPELESS = 0.2  # chance of success below which a failure was no bad luck
 _REGION = 3  # hopeless failures that are no coincidence
 _TINY = -5.0  # logarithm of an improvement

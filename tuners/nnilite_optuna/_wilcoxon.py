@@ -51,7 +51,7 @@ class WilcoxonAssessor(Assessor):
         self._study = import_optuna().create_study(direction=optimize_mode, pruner=pruner)
         self._trials: dict[str, optuna.trial.Trial] = {}
         self._shown: dict[str, int] = {}
-        self._numbers: dict[str, dict[int, float]] = {}  # of running trials, by step
+        self._numbers: dict[str, dict[int, float]] = {}  # results of running trials by step
         self._best: dict[int, float] = {}  # the results of the best completed trial, by step
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:

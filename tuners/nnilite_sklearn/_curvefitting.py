@@ -47,9 +47,9 @@ class CurvefittingAssessor(Assessor):
         self._threshold = number("threshold", threshold, 0.0, 1.0)
         self._gap = whole_number("gap", gap, low=1)
         self._sign = 1.0 if one_of("optimize_mode", optimize_mode, ("maximize", "minimize")) == "maximize" else -1.0
-        self._curves: dict[str, list[tuple[int, float]]] = {}  # of running trials: (epoch, signed result)
+        self._curves: dict[str, list[tuple[int, float]]] = {}  # curves of running trials: (epoch, signed result)
         self._lengths: dict[str, int] = {}
-        self._best: float | None = None  # of completed trials
+        self._best: float | None = None  # best result of completed trials
         self._course: dict[int, float] = {}  # the results of that one, by epoch
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
@@ -123,7 +123,7 @@ def _fit(family: Callable[..., Any], start: list[float], x: Any, level: Any, lat
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of fits whose uncertainty cannot be told
+            warnings.simplefilter("ignore")  # fits whose uncertainty cannot be estimated
             found, _ = curve_fit(family, x, level, p0=start, sigma=1.0 / late, maxfev=400)
     except RuntimeError:  # no fit in that many tries
         return None

@@ -99,6 +99,6 @@ class DNGOTuner(SurrogateTuner):
                 random_state=derived_seed(self.seed, until),
             )
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of training that was ended by the number of epochs
+                warnings.simplefilter("ignore")  # training that stopped at the number of epochs
                 self._network = (until, network.fit(2.0 * self._cube.features(rows) - 1.0, values))
         return self._network[1]

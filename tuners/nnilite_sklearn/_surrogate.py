@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Score = Callable[[Matrix], Vector]
 
-_MOST_FAILED = 50  # that models heed
+_MOST_FAILED = 50  # most failed points that models use
 _NEARLY_ALIKE = 1e6  # what points that are nearly alike to running ones lose of their score
 
 

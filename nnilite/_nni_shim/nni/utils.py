@@ -39,7 +39,7 @@ class MetricType:
 
     FINAL = "FINAL"
     PERIODICAL = "PERIODICAL"
-    REQUEST_PARAMETER = "REQUEST_PARAMETER"  # of NNI 2; advisors compare with it, and it never comes
+    REQUEST_PARAMETER = "REQUEST_PARAMETER"  # from NNI 2; advisors compare with it, but it never comes
 
 
 class NodeType:

@@ -30,7 +30,7 @@ class EndWatch:
         self._files = files
         self._records = records
         self._wake = wake
-        self._seen: frozenset[str] = frozenset()  # but not read by a poll yet
+        self._seen: frozenset[str] = frozenset()  # ends not read by a poll yet
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:

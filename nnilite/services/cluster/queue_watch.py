@@ -32,14 +32,14 @@ SIGNS = ("canceled", "script", "spec.json")
 class QueueWatch:
     """One job. All that it remembers is a cache, except for the times at which a condition was first seen."""
 
-    title: str  # of the scheduler
+    title: str  # the scheduler's name
     name: str
     folder: str  # relative to the folder of all files
     id: str = ""  # the scheduler's; "" until it was submitted
     by_log: bool = False  # whether it reports by its folder
     notes: dict[str, bytes] = field(default_factory=dict)
     signs: frozenset[str] = frozenset()
-    sizes: dict[str, int] = field(default_factory=dict)  # of files that grow
+    sizes: dict[str, int] = field(default_factory=dict)  # sizes of growing files
     canceled: bool = False
     had_begun: bool = False  # before the scheduler was asked last
     is_end_reported: bool = False  # a later cancellation takes nothing of that back

@@ -25,7 +25,7 @@ class Look:
 
     jobs: Mapping[str, QueuedJob] | None  # None: the scheduler does not answer
     sizes: Mapping[str, int]
-    trouble: str = ""  # what it says in place of an answer
+    trouble: str = ""  # what it said instead of an answer
     hanging: frozenset[str] = frozenset()  # folders in an unknown state, for they do not answer
 
 

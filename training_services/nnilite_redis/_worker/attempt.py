@@ -51,7 +51,7 @@ SENT = ("parameter.cfg", "trial.stdout", "trial.stderr")
 CANCEL, STOP, FENCED = "cancel", "stop", "fenced"
 _LEAVE_S = 1.0
 _LAST_WORDS_S = 10.0
-_looks = FolderLooks()  # of this worker: a folder that hangs holds up no other trial of it
+_looks = FolderLooks()  # shared by this worker's trials, so that a hanging folder delays no other trial
 
 
 class WorkerAttempt:
@@ -62,7 +62,7 @@ class WorkerAttempt:
         self.path = folder / task.job.experiment / "trials" / task.job.trial / str(task.job.attempt)
         self._folder = KeeperFolder(self.path)
         self.gpus = gpus
-        self.step = "the trial is being prepared"  # what it waits for before its keeper starts
+        self.step = "the trial is being prepared"  # shown as the reason until its keeper starts
         self.failure = ""  # why it will never start here
         self.removed = False
         self.confirmations = Confirmations(self.path)

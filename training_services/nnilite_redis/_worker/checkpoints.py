@@ -34,7 +34,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._saved: dict[str, Signature] = {}  # what was stored last, by job
+        self._saved: dict[str, Signature] = {}  # signature of what was stored last, by job
         self._next_s: dict[str, float] = {}
         self._turns: dict[str, asyncio.Lock] = {}  # by job
         self.trouble = ""

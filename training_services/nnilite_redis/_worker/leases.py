@@ -15,7 +15,7 @@ from nnilite_redis._worker import guard
 
 log = logging.getLogger(__name__)
 
-_SHARE = 0.75  # of the period: before it is over, a trial must have been stopped
+_SHARE = 0.75  # share of the period after which a trial must have been stopped
 
 
 @dataclass(frozen=True)

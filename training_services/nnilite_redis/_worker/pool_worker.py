@@ -95,7 +95,7 @@ class Worker:
         self._recover = True  # Redis may know things that we do not: the answer of a call was lost
         self._trouble = ""
         self._slotless: set[str] = set()  # the jobs that wait for a slot again
-        self._states: dict[str, Json] = {}  # of our jobs, as the managers were told
+        self._states: dict[str, Json] = {}  # last states reported to the managers, by job
         self._stop_asked = 0
         self._end_by: float | None = None
         self._pool = Pool(options.address, options.prefix)

@@ -40,7 +40,7 @@ class Handlers:
     checkpoints: Checkpoints
     folder: Path
     worker: str
-    look: Callable[[], None]  # there may be news of jobs in Redis
+    look: Callable[[], None]  # checks Redis for news of jobs
 
     async def hand_on(self, mail: Mailbox, job: str, letter: Letter) -> Letter | None:
         """Pass a keeper's request on to its manager; None if there is no such job here. Raises: NniliteError."""

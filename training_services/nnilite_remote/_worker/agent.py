@@ -53,7 +53,7 @@ _MOST_REASON_CHARS = 1000
 _STALE_PART_S = 86400.0
 _STILL_RUNS = "an earlier attempt of this trial must end first: in %s process group %s cannot be killed"
 _LAUNCHERS = ("mpirun", "horovodrun")
-_SLOTS_S = 0.5  # for so long other agents may have the lock, while this one answers nothing
+_SLOTS_S = 0.5  # time for which other agents may hold the lock while this one is blocked
 
 
 class _SecondKeeper(NamedTuple):
@@ -61,7 +61,7 @@ class _SecondKeeper(NamedTuple):
 
     process: subprocess.Popen[bytes]
     until: float  # it is killed then
-    number: int  # which one it is
+    number: int  # index of the node
 
 
 class Agent:
@@ -202,7 +202,7 @@ class Agent:
     def _holds_slot(self, path: Path) -> bool | None:
         try:
             return cast("bool | None", self._looks.look(str(path), "slot", HostedAttempt.at(str(path)).runs))
-        except FolderHangs:  # what it has stays its own
+        except FolderHangs:  # assume so: the job keeps what it holds
             return True
 
     def _status(self, attempt: HostedAttempt) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class KeeperStarter:
         self._keeper = keeper
         self._folder = folder
         self._say = say
-        self.name = ""  # of the server that runs, or ran last; no other server has it
+        self.name = ""  # unique name of the running or the last server
         self._server: subprocess.Popen[bytes] | None = None
         self._orders = threading.Lock()
         self._preload: dict[str, Any] | None = None  # what every server of this agent is told first
@@ -177,6 +177,6 @@ class KeeperStarter:
         self._at_work[start.job] = server
         keeper = {"pid": event["pid"], "start": event["start"], "boot": boot_id()}
         handle = dict(keeper, job=start.job, server=server)
-        with contextlib.suppress(OSError):  # a full disk: the lock tells, too
+        with contextlib.suppress(OSError):  # the disk is full: the lock tells, too
             write_private(os.path.join(start.folder, "job.json"), json.dumps(handle))
         return handle
