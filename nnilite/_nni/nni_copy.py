@@ -65,11 +65,11 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _read(db: sqlite3.Connection) -> tuple[NniProfile, list[messages.Record]]:
-    damage = [str(row[0]) for row in db.execute("PRAGMA quick_check(1)")]
-    if damage != ["ok"]:
-        raise StoreError(f"it is damaged ({damage[0]:.100}), or NNI was writing to it; try again")
     foreign = list_foreign_objects(db)
     if foreign:
         raise StoreError(f"it contains what NNI did not make: {foreign[0]}")
+    damage = [str(row[0]) for row in db.execute("PRAGMA quick_check(1)")]
+    if damage != ["ok"]:
+        raise StoreError(f"it is damaged ({damage[0]:.100}), or NNI was writing to it; try again")
     rows = NniRows(db)
     return rows.profile(), rows.records()

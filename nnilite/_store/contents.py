@@ -8,6 +8,7 @@ are not checked here: `stored_values.read_stored_value` reads them, and reads a 
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import fields
@@ -23,13 +24,35 @@ from nnilite.errors import ConfigError, StoreError
 from nnilite.records import ATTRIBUTE_NAME_MAX, PRIORITY_MAX, CallKind, ExperimentLimits, ExperimentState
 from nnilite.services.keeper_events import read_value
 
+# A generated column, a constraint, a default value, or a comment, which nnilite never writes and which may hide one.
+_EXPRESSION = re.compile(r"\b(?:AS|CHECK|GENERATED)\b|\bDEFAULT\s*\(|/\*|--", re.IGNORECASE)
+_INDEX = re.compile(
+    r"CREATE\s+(?:UNIQUE\s+)?INDEX\s+\w+\s+ON\s+\"?\w+\"?\s*\([\w\s,]+\)(?:\s*WHERE\s+\w+\s*!=\s*'')?", re.IGNORECASE
+)
+
 
 def list_foreign_objects(db: sqlite3.Connection) -> list[str]:
-    """Return objects that nnilite never makes, and that may run code or hide rows: triggers, views, ..."""
-    found = db.execute(
-        "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL%'"
-    )
-    return [f"the {'virtual table' if kind == 'table' else kind} {name!r:.80}" for kind, name in found.fetchall()]
+    """Return objects that nnilite never makes, and that may run code, hide rows or compute: triggers, views, ..."""
+    return [
+        f"the {_name_kind(kind, str(sql))} {name!r:.80}"
+        for kind, name, sql in db.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+        if kind not in ("table", "index") or _is_virtual(str(sql)) or _computes(kind, str(sql))
+    ]
+
+
+def _name_kind(kind: str, sql: str) -> str:
+    if kind in ("table", "index"):
+        return "virtual table" if _is_virtual(sql) else f"{kind} with an expression"
+    return kind
+
+
+def _is_virtual(sql: str) -> bool:
+    return sql.upper().startswith("CREATE VIRTUAL")
+
+
+def _computes(kind: str, sql: str) -> bool:
+    """Return whether SQLite computes by an expression of this table or index when rows are read or written."""
+    return _EXPRESSION.search(sql) is not None if kind == "table" else _INDEX.fullmatch(sql) is None
 
 
 def check_objects(db: sqlite3.Connection, path: Path) -> None:

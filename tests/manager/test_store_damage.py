@@ -174,22 +174,35 @@ ALTER TABLE trials RENAME TO hidden;
 CREATE VIEW trials AS
 WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) SELECT hidden.* FROM n, hidden WHERE n.n < 0
 """
+LONG = "length(replace(hex(zeroblob(49000)), '00', hex(zeroblob(4500))))"  # a second, and one gigabyte
+COSTLY = " || ".join([LONG] * 200)
+FOREIGN = {
+    "the view 'trials'": ENDLESS,
+    "the table with an expression 'calls'": f"ALTER TABLE calls ADD COLUMN more TEXT AS ({COSTLY}) VIRTUAL",
+    "the table with an expression 'remarks'": f"""
+DROP TABLE remarks; CREATE TABLE remarks (trial INTEGER PRIMARY KEY, tags TEXT NOT NULL, note TEXT NOT NULL,
+revision INTEGER NOT NULL UNIQUE, CHECK ({COSTLY}))""",
+    "the table with an expression 'removals'": f"""
+DROP TABLE removals; CREATE TABLE removals (trial INTEGER, number INTEGER, more TEXT DEFAULT/**/({COSTLY}))""",
+    "the index with an expression 'more'": "CREATE INDEX more ON trials (hex(reason))",
+}
 
 
 @pytest.mark.timeout(60)
-def test_no_reader_of_a_database_from_elsewhere_waits_for_a_view_that_computes_for_ever(
-    whole: bytes, tmp_path: Path
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_no_reader_of_a_database_from_elsewhere_waits_for_what_computes_for_ever(
+    whole: bytes, tmp_path: Path, foreign: str
 ) -> None:
     path = tmp_path / FILE_NAME
     path.write_bytes(whole)
     with contextlib.closing(sqlite3.connect(path)) as db:
-        db.executescript(ENDLESS)
+        db.executescript(FOREIGN[foreign])
     for read in (lambda: open_store(tmp_path, False, 1.0), lambda: read_succeeded(path), lambda: read_calls(path)):
-        with pytest.raises(StoreError, match="contains the view 'trials', which nnilite did not create"):
+        with pytest.raises(StoreError, match=f"contains {foreign}, which nnilite did not create"):
             read()
     with IntegrityCheck(path) as check:
         assert [defect.what for defect in check.findings("abc")] == [
-            "it contains the view 'trials', which nnilite did not create"
+            f"it contains {foreign}, which nnilite did not create"
         ]
 
 
