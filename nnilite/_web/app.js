@@ -154,7 +154,7 @@ function Banner() {
   }
   if (known?.readOnly) {
     const resume = () => perform(() => send("POST", "experiment/resume", {}), "The experiment will resume shortly.");
-    return html`<div class="banner"><span><b>Read only.</b> ${known.cannotResume || "This experiment is open for viewing."}</span>
+    return html`<div class="banner" role="region" aria-label="Read only"><span><b>Read only.</b> ${known.cannotResume || "This experiment is open for viewing."}</span>
       ${!known.cannotResume && html`<button class="small" onClick=${resume}><${Icon} name="play" />Resume</button>`}</div>`;
   }
   return null;

@@ -12,6 +12,7 @@ import pytest
 
 from e2e.running import starting
 from nnilite._running import launch
+from platforms.chromium import faults
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -262,6 +263,7 @@ def test_an_experiment_opened_for_viewing_changes_nothing_and_is_resumed_by_a_bu
     page.get_by_text("Read only.").wait_for()
     page.get_by_text("2 trials", exact=True).wait_for()
     assert page.get_by_role("button", name="New trial").is_disabled()
+    assert faults(page) == []
     page.evaluate("location.hash = '#/'")
     page.get_by_role("button", name="Resume").click()
     page.get_by_role("button", name="Stop").wait_for()

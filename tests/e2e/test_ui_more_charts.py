@@ -211,6 +211,14 @@ def test_a_trial_that_diverged_leaves_the_contours_of_the_others(
     assert call(page, "charts/contour.js", "tamed", points, other) == points
 
 
+def test_a_contour_of_the_largest_numbers_has_a_surface(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/")
+    points = [{"x": place, "y": place, "z": z} for place, z in ((0, 1e308), (0.5, -1e308), (1, 1.7e308))]
+    cells = call(page, "charts/contour.js", "surface", points, 1.7e308)
+    assert all(-1 <= cell[2] <= 1 for cell in cells)
+    assert max(cell[2] for cell in cells) > 0.9
+
+
 def test_the_best_line_is_drawn_where_there_are_too_many_for_all(look: Any, experiment: Any) -> None:
     page = look(f"{experiment[0]}/")
     for count, kept in ((3, 3), (4000, 4000), (4001, 2001), (9998, 3333)):

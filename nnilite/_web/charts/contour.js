@@ -126,10 +126,12 @@ export function tamed(points, goal) {
 }
 
 /**
- * Inverse distance weighting, a little smoothed so that single trials make no spikes.
+ * Inverse distance weighting, a little smoothed so that single trials make no spikes. Metrics are in parts of `unit`: a sum
+ * of weighted results near the largest number would be infinite.
  * @param {Point[]} points
+ * @param {number} unit
  */
-function surface(points) {
+export function surface(points, unit) {
   /** @type {[number, number, number][]} */
   const cells = [];
   for (let column = 0; column < CELLS; column += 1) {
@@ -139,7 +141,7 @@ function surface(points) {
       for (const point of points) {
         const away = (point.x - x) ** 2 + (point.y - y) ** 2 + 0.0006;
         const weight = 1 / (away * away);
-        sum += weight * point.z;
+        sum += weight * (point.z / unit);
         weights += weight;
       }
       cells.push([column, row, sum / weights]);
@@ -158,7 +160,9 @@ function surface(points) {
 function option(points, fieldX, fieldY, name) {
   const c = colours();
   const [scaleX, scaleY] = [scale(fieldX), scale(fieldY)];
-  const cells = surface(tamed(points, goalOf(name) ?? ""));
+  const drawn = tamed(points, goalOf(name) ?? "");
+  const unit = Math.max(...drawn.map(({ z }) => Math.abs(z))) || 1;
+  const cells = surface(drawn, unit);
   const order = cells.map((cell) => cell[2]).sort((a, b) => a - b);
   const [low, high] = [order[0], order[order.length - 1]];
   const heat = [0, 1, 2, 3, 4].map((step) => c[`heat-${step}`]);
@@ -183,7 +187,7 @@ function option(points, fieldX, fieldY, name) {
       itemHeight: 320,
       itemWidth: 14,
       inRange: { color: heat },
-      text: [number(high, 4), number(low, 4)],
+      text: [number(high * unit, 4), number(low * unit, 4)],
       textStyle: { color: c.soft },
       hoverLink: false,
     },
