@@ -7,6 +7,8 @@ import sys
 import threading
 from pathlib import Path
 
+from nnilite._logging.terminal_text import escape_control
+
 _POLL_S = 0.1
 
 
@@ -25,7 +27,8 @@ class LogView(threading.Thread):
                 # The log may have been cut: then what comes after that is shown.
                 if os.fstat(file.fileno()).st_size < file.tell():
                     file.seek(0, os.SEEK_END)
-                sys.stderr.write(file.read())
+                text = file.read()
+                sys.stderr.write(escape_control(text) if sys.stderr.isatty() else text)
                 if over:
                     return
 
