@@ -187,8 +187,9 @@ class Search:
                 self._reported.pop(trial.id, None)
             self._trials[trial.id] = trial
         for metric in news.metrics:
-            if metric.attempt == self._trials[metric.trial].attempt:
-                self._reported.setdefault(metric.trial, []).append(metric.value)
+            history = self._reported.setdefault(metric.trial, [])
+            if metric.attempt == self._trials[metric.trial].attempt and metric.index >= len(history):
+                history.append(metric.value)
         self._assess_again(news.trials)
 
     def _assess_again(self, trials: Iterable[Trial]) -> None:

@@ -104,7 +104,7 @@ class Journal:
         self._presence = Presence(self.folder)
         self._mine: set[str] = set()  # the trials that this process has begun and not ended
         self._runs = 0
-        self._thread: int | None = None  # that has this process's turn
+        self._turn: weakref.ref[_Lock] | None = None
 
     def leave_to_parent(self) -> None:
         """Let go, in a forked process, of what belongs to its parent."""
@@ -124,7 +124,12 @@ class Journal:
             news = store.after(self._seen) if now != self._seen else SharedChanges([], [], [])
             self._seen = now
             self._mine -= {trial.id for trial in news.trials if trial.state.ended}
-            yield news
+            try:
+                yield news
+            except BaseException:
+                # A signal may have ended the turn at any line. So what it has written is news to the next one.
+                self._seen = SharedCursor(now.revision, self._seen.call, now.metric)
+                raise
             self._look_busy()
 
     @contextlib.contextmanager
@@ -247,50 +252,68 @@ class Journal:
     @contextlib.contextmanager
     def _keep_others_out(self) -> Iterator[None]:
         """Keep all other processes of the search out. Raises: StoreError, OSError, Conflict."""
-        if self._thread == threading.get_ident():
+        before = self._turn() if self._turn is not None else None
+        if before is not None and before.is_of_this_thread():
             raise Conflict(
                 f"the search in {self.folder} is at work: a signal handler that interrupts it cannot ask, report or "
                 "tell. Let it set a flag, and the function report what it finds."
             )
         try:
-            # A folder of another person may have a link here, and this would make a file where that leads.
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            lock = os.open(self.folder / _LOCK, flags, 0o600)
+            lock = _Lock(self.folder / _LOCK)
         except FileNotFoundError:
             raise StoreError(f"{self.folder}, the folder of the search, is gone (deleted or moved).") from None
+        self._turn = weakref.ref(lock)
         try:
-            self._wait_for(lock)
-            self._thread = threading.get_ident()
-            try:
-                yield
-            finally:
-                self._thread = None
+            lock.take()
+            yield
         finally:
-            fcntl.flock(lock, fcntl.LOCK_UN)  # a forked process may have this file open, too
-            os.close(lock)
+            lock.release()
 
-    def _wait_for(self, lock: int) -> None:
+
+class _Lock:
+    """Keeps other processes out. If a signal interrupts `release`, it goes with the last reference to the file."""
+
+    def __init__(self, path: Path) -> None:
+        # A folder of another person may have a link here, and this would make a file where that leads.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._path = path
+        self._owner = os.getpid(), threading.get_ident()
+        self._is_held = True
+        self._file = os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
+
+    def is_of_this_thread(self) -> bool:
+        return self._is_held and self._owner == (os.getpid(), threading.get_ident())
+
+    def take(self) -> None:
+        """Wait for the lock. Raises: StoreError, OSError."""
         began, has_logged = time.monotonic(), False
         while True:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 waited_s = time.monotonic() - began
+                holder = self._file.fileno()
                 if waited_s > TURN_TIMEOUT_S:
                     raise StoreError(
-                        f"{describe_holder(lock)} has kept {self.folder / _LOCK} locked for {TURN_TIMEOUT_S:.0f} s; "
-                        "end it.",
+                        f"{describe_holder(holder)} has kept {self._path} locked for {TURN_TIMEOUT_S:.0f} s; end it.",
                         busy=True,
                     ) from None
                 if waited_s > _TELL_S and not has_logged:
                     has_logged = True
-                    log.warning("waiting for %s, which works at the search in %s", describe_holder(lock), self.folder)
+                    place = self._path.parent
+                    log.warning("waiting for %s, which works at the search in %s", describe_holder(holder), place)
                 time.sleep(_POLL_S)
             else:
                 return
 
+    def release(self) -> None:
+        if self._owner[0] == os.getpid() and not self._file.closed:
+            fcntl.flock(self._file, fcntl.LOCK_UN)  # a forked process may have this file open, too
+            self._file.close()
+        self._is_held = False
 
-_OWN = ("_store", "_presence", "_mine", "_runs", "_thread")
+
+_OWN = ("_store", "_presence", "_mine", "_runs", "_turn")
 _ALL: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 

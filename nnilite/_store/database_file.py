@@ -175,8 +175,8 @@ def refuse_newer_database(path: Path) -> None:
 @contextlib.contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """Keep other writers out while the block runs. What it wrote is then on the disk, or undone after an error."""
-    db.execute("BEGIN IMMEDIATE")
     try:
+        db.execute("BEGIN IMMEDIATE")
         yield db
         db.execute("COMMIT")
     except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import json
@@ -462,4 +463,28 @@ def test_a_signal_handler_that_reports_waits_for_no_lock_of_its_own_thread(folde
     search.tell(trial, 5.0)
     (known,) = search_in(folder).result().trials
     assert (known.state, known.value) == (TrialState.SUCCEEDED, 5.0)
+    check_sound(folder)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_time_limit_that_ends_a_report_at_any_line_does_not_end_the_search(folder: Path) -> None:
+    class TooLate(Exception):
+        pass
+
+    def ring() -> None:
+        raise TooLate
+
+    search = search_in(folder)
+    trial = search.ask()
+    for line in itertools.count(1, step=2):
+        with contextlib.suppress(TooLate):
+            if not is_interrupted_at(line, ring, lambda: search.report(trial, 0.0)):
+                break
+        search.report(trial, float(line))
+    assert line > 200
+    search.tell(trial, 5.0)
+    reported = search.result().intermediate[trial.id]
+    assert [value for value in reported if value] == [float(number) for number in range(1, line, 2)]
+    assert search_in(folder).result().intermediate[trial.id] == reported
     check_sound(folder)
