@@ -9,6 +9,7 @@ PRUNED; others that ended are FAIL, without values.
 from __future__ import annotations
 
 import json
+import secrets
 import sqlite3
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -90,8 +91,8 @@ def write_study(study: Study, target: Path) -> None:
 
     if target.is_dir() or not target.parent.is_dir():
         raise NniliteError(f"{target} cannot be written: it is a folder, or its own folder does not exist.")
-    draft = target.with_name(f".{target.name}.new")
-    draft.unlink(missing_ok=True)
+    # In a folder such as /tmp another user could have laid a file under a name that is known.
+    draft = target.with_name(f".{secrets.token_hex(8)}.new")
     try:
         with ExitStack() as opened:
             if target.suffix in _SQLITE:
