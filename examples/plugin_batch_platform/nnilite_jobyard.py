@@ -160,7 +160,7 @@ class JobyardService(BatchService):
     async def submit(self, job):
         report = job.report
         if report not in self._delivery:  # all jobs get the code as it was at the first
-            callback = "" if report == "stdout" else await self.way_back()
+            callback = "" if report == "stdout" else await self.job_callback_url()
             source = code_source(None, False, report)
             self._delivery[report] = await asyncio.to_thread(deliver, self.context, source, report, None, callback)
         delivery = self._delivery[report]

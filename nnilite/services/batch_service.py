@@ -88,9 +88,12 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
     async def check_size(self) -> None:
         """Check whether a job with keeper and code is small enough. Raises: ConfigError if not, ServiceError."""
 
-    async def way_back(self) -> str:
+    async def job_callback_url(self) -> str:
         """Return the manager's address for a job. Raises: NoCapacity while there is none, ServiceError."""
         return await asyncio.to_thread(self.callback.find_or_wait)
+
+    way_back = job_callback_url
+    """The old name, which goes with version 0.2."""
 
     async def take_over(self, api: ApiT) -> None:
         """Do what the jobs of an earlier manager need, such as learning where this one is. Raises: Problem."""

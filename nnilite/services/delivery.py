@@ -4,7 +4,7 @@
         source = code_source(config.code_from, storage is not None, report)
         return deliver(context, source, report, storage, callback)
 
-    deliveries = DeliveryCache(delivered, way_back)                                    of the service
+    deliveries = DeliveryCache(delivered, job_callback_url)                            of the service
     delivery = await deliveries.prepare(job)
     instructions = delivery.instructions(job, folder)
     variables = delivery.variables(instructions)                                    of the job
@@ -160,20 +160,20 @@ class Delivery:
 class DeliveryCache:
     """The deliveries of an experiment, by the way in which its jobs report. Each is made when a job first needs it.
 
-    `deliver` blocks; it is given how jobs report, and the manager's address as `way_back` returns it, "" for jobs that
-    report by their logs. A way that was once found stays the way.
+    `deliver` blocks; it is given how jobs report, and the address from `job_callback_url`, "" for jobs that report by
+    their logs. An address that was found once is kept.
     """
 
-    def __init__(self, deliver: Callable[[str, str], Delivery], way_back: Callable[[], Awaitable[str]]) -> None:
+    def __init__(self, deliver: Callable[[str, str], Delivery], job_callback_url: Callable[[], Awaitable[str]]) -> None:
         self._deliver = deliver
-        self._way_back = way_back
+        self._job_callback_url = job_callback_url
         self._made: dict[str, Delivery] = {}
 
     async def prepare(self, job: Job) -> Delivery:
-        """Return the delivery for a job. Raises: what `deliver` and `way_back` raise."""
+        """Return the delivery for a job. Raises: what `deliver` and `job_callback_url` raise."""
         report = job.report
         if report not in self._made:
-            callback = await self._way_back() if report == "rest" else ""
+            callback = await self._job_callback_url() if report == "rest" else ""
             self._made[report] = await asyncio.to_thread(self._deliver, report, callback)
         return self._made[report]
 

@@ -142,7 +142,7 @@ def test_keepers_that_call_the_manager_themselves_know_its_certificate(tmp_path:
     service = RemoteService("remote", RemoteConfig([MachineConfig("box")]), fake_context(tmp_path))
     service._packed = lambda: SimpleNamespace(archive=tmp_path / "code.tar.gz")  # type: ignore[assignment,return-value]
     machine: Any = SimpleNamespace(
-        root="/r", way_back=SimpleNamespace(address="https://m"), callback_file="/r/callback"
+        root="/r", callback_route=SimpleNamespace(address="https://m"), callback_file="/r/callback"
     )
     job = Job("nni-e-T-0", "e", "T", 0, 0, {"callback": "https://m", "callback_ca": "a certificate"})
     spec = service._spec(job, machine, Booking("box:", "/r/e/trials/T/0"))

@@ -23,7 +23,7 @@ class Making:
         self.made.append((report, callback))
         return Delivery(Supply(file="keeper"), "0", None, "0", callback)
 
-    async def way_back(self) -> str:
+    async def job_callback_url(self) -> str:
         if not self.is_open:
             self.is_open = True
             raise NoCapacity("not yet")
@@ -36,7 +36,7 @@ def _job(report: str | None) -> Job:
 
 def test_a_delivery_is_made_once_for_each_way_of_reporting() -> None:
     making = Making()
-    deliveries = DeliveryCache(making.deliver, making.way_back)
+    deliveries = DeliveryCache(making.deliver, making.job_callback_url)
 
     async def ask() -> None:
         await deliveries.prepare(_job("stdout"))

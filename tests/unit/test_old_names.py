@@ -12,6 +12,7 @@ import pytest
 import nnilite
 from nnilite import platform_http
 from nnilite.services import callback_address, delivery, slots, worker_side
+from nnilite.services.batch_service import BatchService
 
 OLD_NAMES = sorted(path.stem for path in Path(nnilite.__file__).with_name("_old_names").glob("*.py"))
 
@@ -36,8 +37,9 @@ def test_an_old_name_is_the_same_module_and_warns(name: str, monkeypatch: pytest
         (worker_side, "SlowFolder", "FolderHangs"),
         (worker_side, "is_laid_by_others", "is_made_by_others"),
         (worker_side, "open_ordinary", "open_regular"),
+        (BatchService, "way_back", "job_callback_url"),
         (platform_http, "make_endable", "make_abortable"),
     ],
 )
-def test_the_old_name_is_the_same_object(module: ModuleType, old: str, name: str) -> None:
+def test_the_old_name_is_the_same_object(module: ModuleType | type, old: str, name: str) -> None:
     assert getattr(module, old) is getattr(module, name)

@@ -87,7 +87,7 @@ class AmlService(BatchService[AmlWorkspace, AmlJob]):
 
     async def submit(self, job: Job) -> Handle:
         workspace, snapshot = self.api, self.check_open(self._snapshot)
-        callback = "" if job.report == "stdout" else await self.way_back()
+        callback = "" if job.report == "stdout" else await self.job_callback_url()
         own = await asyncio.to_thread(variables, place_nodes(job), snapshot, callback)
         code = await self._upload_code(snapshot)
         self._environment = self._environment or await ensure_environment(workspace, self.config)

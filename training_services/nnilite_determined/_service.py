@@ -49,7 +49,7 @@ class DeterminedService(BatchService[DeterminedApi, Experiment]):
         super().__init__(name, config, context, CallbackAddress(context, config.nni_manager_ip, config.master))
         check_nodes(config, context, self.gpus)
         self._label = label(context.experiment, name)
-        self._deliveries = DeliveryCache(partial(delivered, config, context), self.way_back)
+        self._deliveries = DeliveryCache(partial(delivered, config, context), self.job_callback_url)
         self._numbers: dict[str, int] = {}  # ids of Determined's experiments by job name
         self._paused: set[str] = set()  # names of jobs that a user has paused on Determined
         self._is_certain = True  # False: a job may be there whose number was never received

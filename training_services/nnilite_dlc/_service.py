@@ -66,7 +66,7 @@ class DlcService(StorageService[DlcApi, DlcJob]):
         address = ExternalCallbackAddress(context, config.nni_manager_ip, "DLC's pods")
         super().__init__(name, config, context, address)
         self._intents = SubmissionJournal(context.directory / "dlc")
-        self._deliveries = DeliveryCache(partial(delivered, config, context), self.way_back)
+        self._deliveries = DeliveryCache(partial(delivered, config, context), self.job_callback_url)
 
     # ------------------------------------------------------------ lifecycle
 

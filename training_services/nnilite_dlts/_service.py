@@ -40,7 +40,7 @@ class DltsService(BatchService[DltsApi, DltsJob]):
 
     def __init__(self, name: str, config: DltsConfig, context: ServiceContext) -> None:
         super().__init__(name, config, context, DltsCallbackAddress(context, config.nni_manager_ip, config.dashboard))
-        self._deliveries = DeliveryCache(partial(delivered, config, context), self.way_back)
+        self._deliveries = DeliveryCache(partial(delivered, config, context), self.job_callback_url)
         self._team: Mapping[str, Json] = {}
 
     # ------------------------------------------------------------ lifecycle
@@ -122,10 +122,10 @@ class DltsService(BatchService[DltsApi, DltsJob]):
         except Missing:
             return False
 
-    async def way_back(self) -> str:
+    async def job_callback_url(self) -> str:
         if own_job() and not (self.config.nni_manager_ip or self.context.defaults.get("nniManagerIp")):
             return await open_address(self.api, self.context.callback_url(), own_job())
-        return await super().way_back()
+        return await super().job_callback_url()
 
     def _refusal(self, error: str) -> NniliteError:
         """Return the error of a refusal: a lasting one ends the trial; a passing one lets it wait."""

@@ -49,7 +49,7 @@ class OpenPaiService(StorageService[Pai, PaiJob]):
     def __init__(self, name: str, config: OpenPaiConfig, context: ServiceContext) -> None:
         config = spread(config, context)
         super().__init__(name, config, context, CallbackAddress(context, config.nni_manager_ip, config.host))
-        self._deliveries = DeliveryCache(partial(delivered, config, context), self.way_back)
+        self._deliveries = DeliveryCache(partial(delivered, config, context), self.job_callback_url)
 
     # ------------------------------------------------------------ lifecycle
 

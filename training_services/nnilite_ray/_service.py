@@ -117,7 +117,7 @@ class RayService(BatchService[RayApi, Found]):
 
     async def submit(self, job: Job) -> Handle:
         api, package, job = self.api, self.check_open(self._package), _on_its_nodes(job)
-        callback = "" if job.report == "stdout" else await self.way_back()
+        callback = "" if job.report == "stdout" else await self.job_callback_url()
         instructions = await asyncio.to_thread(package.instructions, job, self.config, callback)
         body = convert.request(job, self.config, package.name, instructions)
         await self._supply(package.name)

@@ -4,7 +4,7 @@
 
 `run` is a task of the event loop that owns all this. A machine that fails is set aside with the reason and tried again
 after growing pauses; one whose connection breaks, at once. Its `session` is the connection, its `attempts` are the jobs
-there, and its `way_back` is the address at which keepers there reach the manager.
+there, and its `callback_route` is the address at which keepers there reach the manager.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ class Machine:
         self._session = MachineSession(config, service, self.away)
         self.attempts = Attempts(self._session)
         self._preload = MachinePreload(self._session, supply.preload)
-        self.way_back = CallbackRoute(self._session, supply.manager, supply.manager_socket, service.nni_manager_ip)
+        self.callback_route = CallbackRoute(
+            self._session, supply.manager, supply.manager_socket, service.nni_manager_ip
+        )
 
     @property
     def title(self) -> str:
@@ -181,7 +183,7 @@ class Machine:
             await self._session.upload(*keeper, self._show_progress)
         if archive.name not in cached:
             await self._bring_code(archive)
-        await self.way_back.open()
+        await self.callback_route.open()
         await self._preload.order()
 
     async def _serve(self, files: Sequence[str]) -> None:
@@ -197,7 +199,7 @@ class Machine:
 
         def handle_event(event: Json) -> None:  # a report of a keeper, or that one has ended
             if event["event"] == "report":
-                self.way_back.pass_on(event)
+                self.callback_route.pass_on(event)
             elif not self._preload.handle_event(event):
                 self._changed()
 
@@ -260,7 +262,7 @@ class Machine:
         """Let the machine go, and remove there what has ended. Return False if the machine could not be asked."""
         has_answered = self.up and await self._finish(canceled)
         self._session.close()
-        self.way_back.close()
+        self.callback_route.close()
         self._set("closed", "")
         return has_answered
 

@@ -242,7 +242,7 @@ class RemoteService(TrainingService):
         archive = f"{machine.root}/cache/{self._packed().archive.name}"
         checkpoints = f"{machine.root}/{job.experiment}/checkpoints/{job.trial}"
         reports = {
-            "callback": machine.way_back.address,
+            "callback": machine.callback_route.address,
             "callback_file": machine.callback_file,
             "send_output": True,
             "orphan_s": self.config.orphan_after,
