@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from enum import Enum
 
 PLATFORM_CURE = "correct the platform's section in the config; its page in docs/how-to lists what it needs"
+ROOM_CURE = "free some space, or set experimentWorkingDirectory to another disk"
+
+
+def cure_disk(error: OSError) -> str:
+    """Return what to do where the folder of experiments cannot be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ROOM_CURE
+    return "set experimentWorkingDirectory or NNILITE_HOME to a folder in which you may write"
 
 
 class Level(str, Enum):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite._doctor import one_trial, own_command
-from nnilite._doctor.finding import PLATFORM_CURE, Finding, divided, fault, ok
+from nnilite._doctor.finding import PLATFORM_CURE, Finding, cure_disk, divided, fault, ok
 from nnilite._running.launch import ManagerOptions
 from nnilite.config import CheckedConfig, load
 from nnilite.errors import NniliteError
@@ -50,8 +50,10 @@ def rehearse(
                 yield from _try(check, single, options, limit_s)
             else:
                 yield from own_command.run(check, single, options, limit_s, run_s)
-        except (NniliteError, OSError) as error:
+        except NniliteError as error:
             yield divided(check, str(error), PLATFORM_CURE)
+        except OSError as error:  # of this machine, which has the experiment's folder
+            yield fault(check, f"{error.filename or path}: {error.strerror or error}", cure_disk(error))
 
 
 def _has_own_command(section: Any) -> bool:

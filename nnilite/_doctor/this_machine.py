@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from nnilite._doctor.finding import Finding, divided, fault, ok, warning
+from nnilite._doctor.finding import ROOM_CURE, Finding, cure_disk, divided, fault, ok, warning
 from nnilite._experiments import registry
 from nnilite._manager.port_choice import listening
 from nnilite._network.host_names import is_loopback
@@ -77,8 +77,7 @@ def check_disk(folder: Path) -> Iterator[Finding]:
             yield from _measure_speed(folder, Path(draft))
             yield from _skew(folder, Path(draft))
     except OSError as error:
-        cure = "set experimentWorkingDirectory or NNILITE_HOME to a folder in which you may write"
-        yield fault("disk", f"{folder} cannot be written: {error.strerror or error}", cure)
+        yield fault("disk", f"{folder} cannot be written: {error.strerror or error}", cure_disk(error))
 
 
 def _find_nearest(folder: Path) -> Path:
@@ -88,8 +87,7 @@ def _find_nearest(folder: Path) -> Path:
 
 def _free(folder: Path, free: int) -> Iterator[Finding]:
     if free < FREE_BYTES:
-        cure = "free some space, or set experimentWorkingDirectory to another disk"
-        yield warning("disk", f"only {format_size(free)} are free in {folder}", cure)
+        yield warning("disk", f"only {format_size(free)} are free in {folder}", ROOM_CURE)
     else:
         yield ok("disk", f"{folder} has {format_size(free)} free")
 

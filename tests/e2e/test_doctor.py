@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import resource
@@ -138,6 +139,18 @@ def test_a_home_that_cannot_be_written(doctor: Doctor, monkeypatch: pytest.Monke
 def test_a_disk_that_is_nearly_full(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(this_machine, "FREE_BYTES", 1 << 60)
     doctor.check_names("disk", "are free", "free some space", "--no-trial")
+
+
+def test_a_disk_that_is_full_is_not_the_platform_s_fault(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/full/config.json")
+
+    monkeypatch.setattr("nnilite._doctor.this_machine._measure_speed", fail)
+    monkeypatch.setattr("nnilite._doctor.one_trial.launch.create", fail)
+    disk, platform = doctor.looks()
+    assert disk["check"] == "disk"
+    assert platform["what"] == "/full/config.json: No space left on device"
+    assert disk["cure"] == platform["cure"] == "free some space, or set experimentWorkingDirectory to another disk"
 
 
 def test_a_disk_whose_fsync_is_slow(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
