@@ -32,6 +32,12 @@ ARGUMENTS = [
     "--disable-sync",
     "--disable-dev-shm-usage",
 ]
+SPARING = [
+    "--in-process-gpu",
+    "--enable-features=NetworkServiceInProcess2",
+    "--js-flags=--single-threaded",
+]
+"""For tests alone: processes and threads that serve a user's patience take a twentieth more of the processor in all."""
 
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -50,7 +56,7 @@ def browser() -> Iterator[Any]:
     if path is None:
         pytest.skip("there is no Chromium here (apt-get install chromium)")
     with api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        found = playwright.chromium.launch(executable_path=path, args=[*ARGUMENTS, *SPARING])
         yield found
         found.close()
 
