@@ -123,7 +123,9 @@ class WebHandler(BaseHandler, StaticFileHandler):
         if status == 405:
             self.set_header("Allow", ", ".join(self.allowed()))
         message = str(error) if isinstance(error, HttpRefusal) else "There is no such page."
-        self.finish(page("nnilite", f"<p>{escape(message)}</p>"))
+        home = escape(f"{self.context.options.prefix}/")
+        way_home = f'<p><a href="{home}">Go to the start page</a></p>' if status == 404 else ""
+        self.finish(page("nnilite", f"<p>{escape(message)}</p>{way_home}"))
 
     def allowed(self) -> list[str]:
         return ["GET", "HEAD"]

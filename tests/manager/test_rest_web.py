@@ -172,6 +172,12 @@ def test_everything_moves_below_a_prefix(tmp_path: Path, web_folder: Path) -> No
         assert client.ask("GET", "/api/v1/version").status == 404
 
 
+def test_an_address_that_leads_nowhere_has_a_link_to_the_page(tmp_path: Path, web_folder: Path) -> None:
+    with serving(filled(tmp_path, TOKEN), ServerOptions(web_folder=web_folder, url_prefix="/nni/abc/")) as client:
+        found = client.ask("GET", "/nni/abc/trials")
+        assert (found.status, b'<a href="/nni/abc/">' in found.body) == (404, True)
+
+
 def test_behind_a_proxy_of_any_name_its_own_pages_are_served_and_all_others_need_a_key(
     tmp_path: Path, web_folder: Path
 ) -> None:
