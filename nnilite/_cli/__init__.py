@@ -16,6 +16,7 @@ progress_text   the progress of an experiment as text
 summary         an experiment in words
 foreground      shows the progress of an experiment until it is done
 undelivered_warning  what trackers and webhooks have not got when an experiment ends
+config_source   the files from which an experiment was created, and which of them have changed
 dryrun          checks everything and shows what would be submitted, for `create --dry-run`
 provenance      what ran in an experiment, and what differs from another one
 replay          asks a new tuner for the proposals of an experiment again, and compares

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nnilite._cli import screen
+from nnilite._cli import config_source, screen
 from nnilite._cli.nnictl import warn
 from nnilite._cli.progress_line import Work
 from nnilite._experiments import provenance_reading, registry
@@ -43,6 +43,7 @@ KEPT = _FILES | _OTHERS | _FOLDERS
 """All that is saved of an experiment's folder, by its name there."""
 _OF_A_MANAGER = {
     *("lock", "manager.json", "token", "callback", "keeper.pyz", "gpus.json", "fork-server.log", "stop-reserve"),
+    config_source.FILE_NAME,
 }
 _OF_A_SERVICE = ("-jobs.json", "-owed.json", "-elastic.json", "-shm", "-wal")
 _OF_AN_ATTEMPT = {"spec.json", "job.json"}  # these have an attempt's token, and the place where it runs

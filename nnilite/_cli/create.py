@@ -54,11 +54,11 @@ def create(options: argparse.Namespace) -> int:
         from nnilite._running import manager_process
 
         manager = access.read_manager_options(options)
-        config = _checked(options.config, options.first)
+        config, files = _checked(options.config, options.first)
         # It has what was imported here so far, and imports the rest of what a manager needs while this goes on.
         process = manager_process.fork()
     with process:
-        return _create(options, config, manager, process)
+        return _create(options, config, files, manager, process)
 
 
 def _run_dry(options: argparse.Namespace) -> int:
@@ -66,16 +66,21 @@ def _run_dry(options: argparse.Namespace) -> int:
         from nnilite._cli import access, dryrun
 
         manager = access.read_manager_options(options)
-        config = _checked(options.config, options.first)
+        config, _ = _checked(options.config, options.first)
         config.check_algorithms()
     return dryrun.show(config, manager, as_json=options.json)
 
 
 def _create(
-    options: argparse.Namespace, config: CheckedConfig, manager: ManagerOptions, process: ManagerProcess
+    options: argparse.Namespace,
+    config: CheckedConfig,
+    files: list[Path],
+    manager: ManagerOptions,
+    process: ManagerProcess,
 ) -> int:
     with ctrl_c.ImmediateExit():
         from nnilite._cli import progress_line
+        from nnilite._cli.config_source import write_source
         from nnilite._cli.nnictl import warn
         from nnilite._running import launch
 
@@ -94,6 +99,7 @@ def _create(
                 experiment=experiment,
                 packing=partial(packed, work),
                 process=process,
+                fill=partial(write_source, files=files),
             )
         if config.search_from:
             _show_notices(entry, quiet=options.json)
@@ -131,13 +137,14 @@ def packed(work: Work, done: int, total: int) -> None:
         work.goes_on("Starting")
 
 
-def _checked(path: Path, first: list[str]) -> CheckedConfig:
-    """Return the checked config of a file with more first trials. Raises: ConfigError."""
+def _checked(path: Path, first: list[str]) -> tuple[CheckedConfig, list[Path]]:
+    """Return the checked config of a file with more first trials, and the files that it is in. Raises: ConfigError."""
     from nnilite.config import load
 
     given = load(path)
     config = given.checked()
-    return _add_first(given, first) if first else config
+    files = [path] if given.search_space_file is None else [path, given.search_space_file]
+    return (_add_first(given, first) if first else config), files
 
 
 def _add_first(given: ExperimentConfig, first: list[str]) -> CheckedConfig:

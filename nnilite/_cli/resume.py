@@ -20,9 +20,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def resume(options: argparse.Namespace) -> int:
     from nnilite._cli import create
+    from nnilite._cli.config_source import list_changed
+    from nnilite._cli.nnictl import warn
     from nnilite._running import launch
 
     stopped = access.find_with_folder(options)
+    for path in list_changed(stopped.directory):
+        warn(
+            f"{path} has changed since the experiment was created, and a resume does not read it. `nnictl update` "
+            "changes limits, concurrency and the search space; for all else create a new experiment, which learns from "
+            f"this one by `searchFrom: [{stopped.id}]`."
+        )
     former = find_manager_state(stopped.directory).port
     if options.foreground:
         from nnilite._cli import foreground

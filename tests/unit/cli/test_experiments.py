@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nnilite._cli import config_source
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._experiments.manager_state import find_manager_state
@@ -52,6 +53,28 @@ def test_a_resume_mentions_the_port_only_if_it_is_not_the_former_one(
     entry = dataclasses.replace(entry, port=8080)
     assert run(["resume", "abcd"]) == 0
     assert f"Port {former} was not free; this one is at port 8080." in capsys.readouterr().out
+
+
+def test_a_resume_warns_of_a_configuration_that_has_changed_since(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = make("abcd", running=False, state="STOPPED")
+    (entry,) = registry.entries()
+    monkeypatch.setattr("nnilite._running.launch.resume", lambda *_, **__: entry)
+    files = [tmp_path / name for name in ("exp.yaml", "space.json", "gone.yaml")]
+    for file in files:
+        file.write_text("of the start")
+    config_source.write_source(directory, files)
+    assert run(["resume", "abcd"]) == 0
+    assert "has changed" not in capsys.readouterr().err
+    files[0].write_text("changed")
+    files[2].unlink()
+    os.mkfifo(files[2])  # opening it would wait
+    assert run(["resume", "abcd"]) == 0
+    (warning,) = [line for line in capsys.readouterr().err.splitlines() if "has changed" in line]
+    assert f"{files[0]} has changed since the experiment was created, and a resume does not read it" in warning
+    (directory / config_source.FILE_NAME).write_text('{"files": {"x": []}}')
+    assert run(["resume", "abcd"]) == 0
 
 
 def test_the_status_tells_why_trials_wait(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
