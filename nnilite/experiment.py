@@ -21,7 +21,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import os
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
@@ -420,6 +422,7 @@ class Experiment:
         self._entry, self.id, self.port, self._is_known = entry, entry.id, entry.port, True
         self._has_shown_error = False
         if not keep:
+            _ENDING.add(self)
             atexit.register(self.stop)
         self._tell(f"Experiment {entry.id} is at {managers.find_page_address(entry)}, kept in {entry.directory}")
 
@@ -721,3 +724,16 @@ class Experiment:
 
     def _directory(self) -> str:
         return str(self._entry.directory if self._entry else Path(self._manager.profile()["directory"]))
+
+
+_ENDING: weakref.WeakSet[Experiment] = weakref.WeakSet()
+"""Experiments that end with this process."""
+
+
+def _leave_to_parent() -> None:
+    """Have the experiments run on when this process, which another one has forked, ends."""
+    for experiment in _ENDING:
+        atexit.unregister(experiment.stop)
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

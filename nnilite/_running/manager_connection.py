@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import logging
+import os
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
@@ -38,9 +39,9 @@ class ManagerError(NniliteError, RuntimeError):
 class ManagerConnection:
     """Sends requests to the manager at `url`.
 
-    Threads and signal handlers may do so at once: a request that begins while another one runs has a connection of its
-    own. `certificate`: a PEM file to trust besides those of the system; `process`: the manager's, if it is known;
-    `users`: those whose program the manager may be, none if that is not known.
+    Threads, signal handlers and forked processes may do so at once: a request that begins while another one runs has a
+    connection of its own. `certificate`: a PEM file to trust besides those of the system; `process`: the manager's, if
+    it is known; `users`: those whose program the manager may be, none if that is not known.
     """
 
     def __init__(
@@ -95,6 +96,8 @@ class ManagerConnection:
             link = self._idle.pop()  # in one step, so that nothing else takes the same one
         except IndexError:
             link = self._make_link()
+        if link.owner != os.getpid():  # the connection is that of the process which has forked this one
+            link = self._make_link()
         try:
             yield link
         except BaseException:
@@ -121,6 +124,7 @@ class _Link:
     ) -> None:
         host, port, prefix = _split_url(url)
         self.url = url.rstrip("/")
+        self.owner = os.getpid()
         self._secure = urlsplit(url).scheme == "https"
         self._address = (host, port or (443 if self._secure else 80))
         self._base = prefix.rstrip("/") + "/api/v1"

@@ -95,6 +95,18 @@ def test_a_signal_handler_may_ask_and_close_while_a_question_is_asked(client: Cl
     assert all(answer == {"version": "1"} for answer in answers)
 
 
+@pytest.mark.process
+def test_a_forked_process_has_a_connection_of_its_own(client: Client, manager: StandIn) -> None:
+    manager.says("GET /version", {"version": "1"})
+    client.version()
+    child = os.fork()
+    if not child:
+        os._exit(client.version() != {"version": "1"})
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    client.version()
+    assert manager.connections == 2  # that of the child, and the first one
+
+
 def test_a_question_that_an_exception_of_a_handler_ends_leaves_no_answer_behind(
     client: Client, manager: StandIn
 ) -> None:

@@ -6,6 +6,7 @@ import atexit
 import json
 import logging
 import math
+import os
 import re
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -263,6 +264,25 @@ def test_a_signal_handler_may_stop_the_experiment_at_any_moment(
     atexit.unregister(experiment.stop)
     assert line > 100
     assert too_early < 20
+
+
+@pytest.mark.process
+def test_the_end_of_a_forked_process_does_not_stop_the_experiment(
+    entry: RegistryEntry, manager: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "create", lambda *_, **__: entry)
+    monkeypatch.setattr(managers, "wait_until_ended", lambda entry: None)
+    experiment = Experiment(_Config())  # type: ignore[arg-type]
+    experiment.start(0)
+    left_out: list[object] = []
+    monkeypatch.setattr(atexit, "unregister", left_out.append)
+    child = os.fork()
+    if not child:
+        os._exit(experiment.stop not in left_out)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not left_out
+    monkeypatch.undo()
+    atexit.unregister(experiment.stop)
 
 
 def test_a_second_run_under_the_same_id_says_how_to_continue(entry: RegistryEntry) -> None:
