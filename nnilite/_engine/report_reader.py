@@ -26,6 +26,8 @@ UNREAD_PATIENCE_S = 60.0
 _POLL_WAITS_S = 2.0
 _MOST_ASIDE = 16
 _CANCELED_S = 5.0
+_MOST_UNTAKEN_BYTES = 64_000_000  # of one attempt: no more is read until these are taken
+_EVENT_BYTES = 500  # what a small event takes of the memory
 _CHECKED_AT_ONCE = 500  # events; then other tasks have a turn
 _OTHER_RUN = "the reports that its job left are from another run; the run that reported before has sent nothing more"
 
@@ -141,15 +143,17 @@ class ReportReader:
 
         A service may return each event only once. So events that could not be taken, because the disk failed or because
         of a gap before them, are kept here and offered again. At a gap, the service is asked again; if the job has
-        ended, nothing can fill the gap any more.
+        ended, nothing can fill the gap any more. Nor can it where too much has come since: a hostile trial could leave
+        a gap, and fill the memory.
         """
         key = (attempt.trial, attempt.number)
         for again in (False, True):
             name = self._service.name
-            found = await _check_events(name, await guarded(name, lambda: self._service.reports(handle)))
-            events = _in_order([*self._untaken.pop(key, ()), *found])
+            is_full = _weigh(self._untaken.get(key, ())) > _MOST_UNTAKEN_BYTES
+            answer = () if is_full else await guarded(name, lambda: self._service.reports(handle))
+            events = _in_order([*self._untaken.pop(key, ()), *await _check_events(name, answer)])
             try:
-                await self._inbox.commit_events(*key, events, ended and again)
+                await self._inbox.commit_events(*key, events, is_full or (ended and again))
                 return
             except GapFound:
                 self._untaken[key] = events
@@ -158,6 +162,17 @@ class ReportReader:
             except NniliteError:
                 self._untaken[key] = events
                 raise
+
+
+def _weigh(events: Sequence[KeeperEvent]) -> int:
+    """Return about how many bytes of memory these take."""
+
+    def measure(event: KeeperEvent) -> int:
+        if isinstance(event, Output):
+            return len(event.data)
+        return len(str(event.value)) if isinstance(event, Reported | Attributed) else 0
+
+    return sum(_EVENT_BYTES + measure(event) for event in events)
 
 
 def _in_order(events: Sequence[KeeperEvent]) -> list[KeeperEvent]:

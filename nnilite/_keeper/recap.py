@@ -18,7 +18,7 @@ from collections import deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Deque, Dict, List, Mapping
+    from typing import Any, Deque, Dict, List, Mapping, Tuple
 
 TYPE = "recap"
 EVERY_BYTES = 4_000_000
@@ -27,7 +27,8 @@ MOST_BYTES = 250_000
 """About what a recap may take in the log. DLTS gives the last MB of one."""
 
 _LINE_EVENTS_BYTES = 24_000  # JSON that takes under 16 kB of a line: container logs are cut there
-_KEPT_BYTES = 3_000_000  # JSON kept in memory: a recap of more would be too large, even with one value each
+KEPT_BYTES = 3_000_000
+"""The JSON that is kept in memory: a recap of more would be too large, even with one value each."""
 
 
 class Recap:
@@ -45,7 +46,7 @@ class Recap:
         elif len(event) < _LINE_EVENTS_BYTES:
             self._reports.append(event)
             self._bytes += len(event)
-            while self._bytes > _KEPT_BYTES:
+            while self._bytes > KEPT_BYTES:
                 self._bytes -= len(self._reports.popleft())
 
     def events(self) -> List[Dict[str, Any]]:
@@ -75,14 +76,19 @@ def _pack(events: List[str]) -> str:
     return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
 
 
-def unpack(line: Mapping[str, Any]) -> List[Any]:
-    """Return the events of a line, as they were printed at first. Raises: ValueError if no keeper has written it."""
+def unpack(line: Mapping[str, Any], room: int) -> Tuple[List[Any], int]:
+    """Return the events of a line, as they were printed at first, and the bytes of their JSON: `room` at most.
+
+    Raises: ValueError if no keeper has written it, or there is no room.
+    """
     try:
         decoder = zlib.decompressobj()
-        text = decoder.decompress(base64.b64decode(line["data"], validate=True), 2 * _LINE_EVENTS_BYTES)
+        # zlib has no limit of 0.
+        limit = max(1, min(room, 2 * _LINE_EVENTS_BYTES))
+        text = decoder.decompress(base64.b64decode(line["data"], validate=True), limit)
         found = json.loads(text.decode("ascii")) if decoder.eof else None
     except (KeyError, TypeError, zlib.error) as error:
         raise ValueError("not a recap: {!r}".format(error)) from None
     if not isinstance(found, list):
         raise ValueError("not a recap: it lacks a whole list")
-    return found
+    return found, len(text)

@@ -6,11 +6,9 @@ from nnilite._rest import wire
 from nnilite._rest.refusal import HttpRefusal
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json, KeeperEvent
-from nnilite.services.keeper_events import count_values, read_batch
+from nnilite.services.keeper_events import MOST_VALUES, count_values, read_batch
 
 EVENTS_MAX = 10_000
-# Several times what so many events have. The parser lets nothing else run: these take it 60 ms, 8 MB of `[]` a second.
-_VALUES_MAX = 200_000
 
 
 def parse_batch(body: bytes) -> list[KeeperEvent]:
@@ -23,8 +21,8 @@ def parse_batch(body: bytes) -> list[KeeperEvent]:
 
 def parse_body(body: bytes) -> Json:
     """Parse what a keeper sends, which may be a hostile trial with its token. Raises: ConfigError, HttpRefusal."""
-    if count_values(body) > _VALUES_MAX:
-        raise HttpRefusal(413, f"a batch has at most {_VALUES_MAX} values; send less at a time")
+    if count_values(body) > MOST_VALUES:
+        raise HttpRefusal(413, f"a batch has at most {MOST_VALUES} values; send less at a time")
     return wire.loads(body)
 
 

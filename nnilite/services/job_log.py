@@ -21,6 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+from nnilite._loop_waits import in_thread
 from nnilite.records import Exited, KeeperEvent, Output
 from nnilite.services.keeper_folder import MARK, read_log
 
@@ -29,6 +30,8 @@ __all__ = ["JobLog"]
 _MARK = MARK.encode()
 _KEPT_BYTES = 16_000_000
 _OVERLAP_BYTES = 4096
+_LONGEST_LINE_BYTES = 4_000_000  # a keeper's events are shorter
+_AT_ONCE_BYTES = 100_000  # so much is parsed without a thread of its own
 
 
 class JobLog(ABC):
@@ -44,12 +47,18 @@ class JobLog(ABC):
         """How many bytes have been fed in by `add`."""
         self.output = bytearray()
         """What the trial has printed, as far as it is kept."""
-        self.exited: Exited | None = None
-        """The keeper's report of the end, once it was read."""
+        self._exited: Exited | None = None
         self._unread: dict[str, bytes] = {}  # the last line of each part, which has no end yet
         self._whole: dict[str, tuple[int, bytes]] = {}  # how much of each part is known, and the end of that
         self._fresh: list[KeeperEvent] = []
+        self._marked: list[bytes] = []  # lines of the keeper that are not parsed yet
         self._reading = asyncio.Lock()
+
+    @property
+    def exited(self) -> Exited | None:
+        """The keeper's report of the end, once it was read."""
+        self._parse()
+        return self._exited
 
     @abstractmethod
     async def read_on(self) -> None:
@@ -64,26 +73,36 @@ class JobLog(ABC):
         async with self._reading:
             self.last_read = time.monotonic()
             await self.read_on()
+            # A trial that writes such lines itself, as fast as it can, would hold up the event loop for half a minute.
+            if sum(map(len, self._marked)) > _AT_ONCE_BYTES:
+                await in_thread(self._parse)
 
     def rewind(self) -> None:
         """Read all of it again next time: lines that came late may be missing."""
-        self.position, self.exited = 0, None
+        self.position, self._exited = 0, None
         self._unread.clear()
+        self._marked.clear()
         self._whole.clear()
         self._fresh.clear()
         self.output.clear()
 
     def events(self, with_output: bool) -> Sequence[KeeperEvent]:
         """Return what is new since the last time, the end last. `with_output`: what the trial has printed, too."""
+        self._parse()
         found, self._fresh = self._fresh, []
         return [event for event in found if with_output or not isinstance(event, Output)]
 
     # ------------------------------------------------------------ feeding
 
     def add(self, piece: bytes, part: str = "") -> None:
-        """Take the bytes that follow those before. A log may have several parts, such as pods."""
+        """Take the bytes that follow those before. A log may have several parts, such as pods.
+
+        Of a line without an end only the beginning is kept.
+        """
         self.position += len(piece)
-        *lines, self._unread[part] = (self._unread.get(part, b"") + piece).split(b"\n")
+        first, *more = (self._unread.get(part, b"") + piece).split(b"\n")
+        *lines, rest = first[:_LONGEST_LINE_BYTES], *more
+        self._unread[part] = rest[:_LONGEST_LINE_BYTES]
         self.add_lines(lines)
 
     def add_whole(self, text: bytes, part: str = "") -> None:
@@ -101,17 +120,20 @@ class JobLog(ABC):
 
     def add_lines(self, lines: Iterable[bytes]) -> None:
         """Take whole lines that follow those before, without their line ends."""
-        marked: list[bytes] = []
         printed: list[bytes] = []
         for line in lines:
             if _MARK in line:
-                marked.append(line)
+                self._marked.append(line)
             elif not self.is_foreign(line):
                 printed.append(line + b"\n")
         self._print(b"".join(printed))
-        for event in read_log(b"\n".join(marked)):
+
+    def _parse(self) -> None:
+        """Parse the lines of the keeper."""
+        marked, self._marked = self._marked, []
+        for event in read_log(b"\n".join(marked)) if marked else ():
             if isinstance(event, Exited):
-                self.exited = event
+                self._exited = event
             self._fresh.append(event)
 
     def _print(self, data: bytes) -> None:

@@ -46,7 +46,7 @@ from nnilite.records import (
     storable,
 )
 from nnilite.service import Job, JobState, JobStatus
-from nnilite.services.keeper_events import parse_event, read_value
+from nnilite.services.keeper_events import MOST_VALUES, count_values, parse_event, read_value
 
 __all__ = [
     "LEAST_UNCONFIRMED_S",
@@ -73,6 +73,7 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
+_MARK = MARK.encode()
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _READ_REPORTS = 10_000
 _READ_BYTES = 16_000_000
@@ -433,20 +434,29 @@ def read_log(text: str | bytes) -> list[KeeperEvent]:
 
     A recap repeats events, which fills holes in the log: they come again, by the same numbers.
     """
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "replace")
+    if isinstance(text, str):
+        text = text.encode("utf-8", "replace")
+    # Recaps are compressed, so a trial that writes lines of its own could have some bytes become gigabytes.
+    room = recap.KEPT_BYTES + len(text)
     events: list[KeeperEvent] = []
-    for line in text.split("\n"):
-        _, mark, data = line.partition(MARK)  # a platform may put the time in front of each line
+    for line in text.split(b"\n"):
+        _, mark, data = line.partition(_MARK)  # a platform may put the time in front of each line
         if not mark:
             continue
         try:
-            events.extend(map(parse_event, _events_of(json.loads(data))))
+            found, used = _read_line(data, room)
+            room -= used
+            events.extend(map(parse_event, found))
         except (ValueError, RecursionError, ConfigError) as error:
-            log.debug("not an event: %s: %.200s", error, line)
+            log.debug("not an event: %s: %.200r", error, line)
     return events
 
 
-def _events_of(line: Json) -> Sequence[Json]:
-    """Return the events in a line. Raises: ValueError."""
-    return recap.unpack(line) if isinstance(line, dict) and line.get("type") == recap.TYPE else [line]
+def _read_line(data: bytes, room: int) -> tuple[Sequence[Json], int]:
+    """Return the events in a line, and how many bytes of the room for recaps they take. Raises: ValueError."""
+    if count_values(data) > MOST_VALUES:
+        raise ValueError(f"it has more than {MOST_VALUES} values")
+    line = json.loads(data.decode("utf-8", "replace"))
+    if not isinstance(line, dict) or line.get("type") != recap.TYPE:
+        return [line], 0
+    return recap.unpack(line, room)

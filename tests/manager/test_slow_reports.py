@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from manager.engine_bench import Bench, StartBench
 from nnilite._engine import report_reader
+from nnilite._engine.dedupe import GapFound
 from nnilite.records import KeeperEvent, MetricKind, Reported, Started, TrialState
-from nnilite.service import Handle
+from nnilite.service import Handle, JobState, JobStatus
 from nnilite.testing import fakes
 
 FINAL = Reported(0, MetricKind.FINAL, 0, 7.0, 2.0)
@@ -73,3 +75,41 @@ async def test_a_trial_whose_log_is_slow_to_read_is_seen_to_run(start_bench: Sta
     service.jobs["nni-e-t0-0"].start()
     await bench.until(lambda: bench.engine.rules.live["t0"].trial.state is TrialState.RUNNING)
     assert service.reading == 1
+
+
+class LeavesGap:
+    """A service each of whose readings has one event more, and the first one never comes; and an engine for it."""
+
+    name = "fake"
+    reports_aside = False
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.waiting: list[int] = []
+
+    async def reports(self, handle: Handle) -> Sequence[KeeperEvent]:
+        self.number += 1
+        return [Reported(self.number, MetricKind.PERIODICAL, self.number, 7.0, 2.0)]
+
+    async def commit_events(self, *key: object, **_: object) -> None:
+        *_, events, over_gaps = key
+        self.waiting.append(len(events))
+        if not over_gaps:
+            raise GapFound
+
+    def now(self) -> float:
+        return 0.0
+
+    def put(self, message: object) -> None:
+        return None
+
+
+async def test_what_comes_after_a_gap_does_not_wait_in_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_reader, "_MOST_UNTAKEN_BYTES", 5_000)
+    both: Any = LeavesGap()
+    reader = report_reader.ReportReader(both, both)
+    attempt: Any = SimpleNamespace(trial="t0", number=0)
+    for _ in range(20):
+        await reader.hand_over(attempt, {}, JobStatus(JobState.RUNNING))
+    assert 9 < max(both.waiting) < 13
+    assert both.number > 20

@@ -137,3 +137,17 @@ def packed(text: bytes) -> str:
 def test_what_is_no_recap_is_left_out(data):
     line = MARK + json.dumps({"type": recap.TYPE, "data": data})
     assert read_log(f"{line}\n{MARK}{json.dumps(end(0))}") == [Exited(9.0, 0, run=RUN, metrics=0)]
+
+
+def test_recaps_that_a_trial_makes_up_do_not_become_gigabytes():
+    events = [{"type": "output", "stream": "stdout", "offset": 0, "data": base64.b64encode(bytes(33_000)).decode()}]
+    line = MARK + json.dumps({"type": recap.TYPE, "data": packed(json.dumps(events).encode())}) + "\n"
+    found = read_log(line * 500)
+    assert 0 < sum(len(event.data) for event in found) < 4_000_000
+    assert 500 * 33_000 > 4 * 4_000_000
+
+
+def test_a_line_of_more_values_than_a_keeper_sends_is_left_out():
+    many = [json.dumps({**report(0), "more": [[]] * number}) for number in (300_000, 10)]
+    lines = "".join(f"{MARK}{each}\n" for each in (*many, json.dumps(report(1))))
+    assert [event.index for event in read_log(lines)] == [0, 1]
