@@ -138,7 +138,7 @@ def test_a_trial_can_be_added_and_cancelled(client: Client) -> None:
 
 @pytest.mark.parametrize(
     ("parameters", "word"),
-    [({"x": 7}, "outside of the search space (x: "), ({"y": 0.5}, "y is not"), ({"x": 0, "TRIAL_BUDGET": 3}, "")],
+    [({"x": 7}, "outside the search space (x: "), ({"y": 0.5}, "y is not"), ({"x": 0, "TRIAL_BUDGET": 3}, "")],
 )
 def test_parameters_outside_of_the_space_are_run_with_a_warning(client: Client, parameters: object, word: str) -> None:
     added = client.post("/trials", {"parameters": parameters})

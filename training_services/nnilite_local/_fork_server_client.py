@@ -17,6 +17,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,14 @@ _ANSWER_S = 2.0
 _MOST_LINE_BYTES = 1 << 20  # a preloader says up to 64 kB, which may be six times as long as JSON
 
 
+@dataclass(frozen=True)
+class _ServerReports:
+    """What a server that runs has reported."""
+
+    server: str  # its name
+    at_work: set[str]  # jobs whose keepers' ends it will tell
+
+
 class ForkServerClient:
     """The fork server's client, which starts the server when it is first needed, and again when it has died."""
 
@@ -49,7 +58,7 @@ class ForkServerClient:
         self._starting, self._writing = asyncio.Lock(), asyncio.Lock()
         self._waiting: dict[str, asyncio.Future[tuple[int, str]]] = {}  # by job
         self._jobs: dict[str, str] = {}  # by specification
-        self._at_work: set[str] = set()  # jobs whose keepers' ends this server will tell
+        self._server_reports: _ServerReports | None = None  # of the server that runs
         self._asked: dict[str, asyncio.Future[bool]] = {}  # jobs whose keepers are to be told to end
         self._preload: dict[str, Any] | None = None
         self._preloaded: asyncio.Future[int] | None = None  # the bytes of memory that the preloader has
@@ -74,6 +83,7 @@ class ForkServerClient:
         except OSError as error:
             raise ServiceError(f"no keeper can be started: {error}{_find_cure(error)}") from error
         self.name = secrets.token_hex(8)
+        self._server_reports = _ServerReports(self.name, set())
         self._listener = asyncio.create_task(self._listen(reader, writer), name="fork server")
         if self._preload is not None:
             try:
@@ -128,7 +138,16 @@ class ForkServerClient:
 
     def runs(self, job: str) -> bool:
         """Return whether the server has reported a keeper at work for the job."""
-        return job in self._at_work
+        reports = self._server_reports
+        return reports is not None and job in reports.at_work
+
+    def knows(self, job: str, server: object) -> bool | None:
+        """Return whether a keeper that the server of this name has started is at work for the job.
+
+        None if that server does not run, so that nothing is known. Threads may ask.
+        """
+        reports = self._server_reports  # read once: the server may end, or another one start, meanwhile
+        return None if reports is None or reports.server != server else job in reports.at_work
 
     async def end(self, job: str, *, kill: bool = False) -> bool:
         """Send SIGTERM, or SIGKILL, to the job's keeper. Return False if the server has none at work, or does not run.
@@ -177,7 +196,7 @@ class ForkServerClient:
                 answer.set_exception(ServiceError(f"the fork server has ended: see {self._log_file}"))
         if self._preloaded is not None and not self._preloaded.done():
             self._preloaded.set_exception(ServiceError(f"the fork server has ended: see {self._log_file}"))
-        self._at_work.clear()
+        self._server_reports = None
         for job in list(self._asked):
             self._tell(job, False)
         self._heard("", False)
@@ -194,14 +213,15 @@ class ForkServerClient:
             self._note_preload(event)
             return
         if kind == "ended":
-            self._at_work.discard(event["job"])
+            if self._server_reports is not None:
+                self._server_reports.at_work.discard(event["job"])
             self._heard(str(event["job"]), event.get("delivered") is True)
             return
         if kind == "told":
             self._tell(event["job"], event["found"] is True)
             return
-        if kind == "started":
-            self._at_work.add(event["job"])
+        if kind == "started" and self._server_reports is not None:
+            self._server_reports.at_work.add(event["job"])
         job = event["job"] if kind == "started" else self._jobs.get(event["spec"] or "", "")
         answer = self._waiting.get(job)
         if answer is None or answer.done():
@@ -228,7 +248,7 @@ class ForkServerClient:
         """End the server; its keepers continue."""
         process, listener = self._process, self._listener
         self._process = self._listener = None
-        self._at_work.clear()
+        self._server_reports = None
         for job in list(self._asked):
             self._tell(job, False)
         if process is None:

@@ -91,28 +91,33 @@ class Keepers:
 
     def _is_known(self, handle: Handle) -> bool:
         """Return whether the running fork server has the keeper of the handle at work for its job."""
-        of_this_server = handle.get("server") == self._server.name and self.works_at(str(handle["job"]))
-        return of_this_server and bool(handle["start"]) and start_of(handle["pid"]) == handle["start"]
+        at_work = self._server.knows(str(handle["job"]), handle.get("server"))
+        return bool(at_work) and bool(handle["start"]) and start_of(handle["pid"]) == handle["start"]
 
     def _is_at_work(self, folder: AttemptFolder, handle: Handle) -> bool:
         """Return whether the keeper of the handle is at work for its job. A handle without a known keeper has pid 0."""
-        of_this_server = handle.get("server") == self._server.name
+        at_work = self._server.knows(str(handle["job"]), handle.get("server"))
         # So it is for each job that has just ended: nothing else need be asked.
-        if of_this_server and self._server.pid is not None and not self.works_at(str(handle["job"])):
+        if at_work is False:
             return False
         if not handle["start"] or start_of(handle["pid"]) != handle["start"]:
             return False
-        if not handle.get("server"):
+        if at_work or not handle.get("server"):
             return True
-        if self.works_at(str(handle["job"])):
-            return True
-        # What the trial has done to its folder cannot make us take the keeper of another job for its own.
-        return not of_this_server and folder.may_have_keeper()
+        # Its server has gone. What the trial has done to its folder cannot make us take the keeper of another job for
+        # its own.
+        return folder.may_have_keeper()
 
 
 def start_of(pid: int) -> str:
-    """Return what distinguishes the running process of this id from later ones of the same id; "" if none runs."""
-    return mark_of(started_at(pid)) if pid > 1 else ""
+    """Return what distinguishes the running process of this id from later ones of the same id; "" if none runs.
+
+    Raises: OSError where no file can be opened now, as then nothing is known of any process.
+    """
+    start = started_at(pid) if pid > 1 else ""
+    if pid > 1 and not start:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    return mark_of(start)
 
 
 def mark_of(start: str) -> str:
