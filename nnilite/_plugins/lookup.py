@@ -280,22 +280,28 @@ def _unknown(group: str, name: str) -> str:
     import difflib
 
     known = names(group)
+    if not known:
+        # A program of PyInstaller, for example, and a copied folder have the modules only.
+        return (
+            f"there is no {_WORD[group]} {name!r}, nor any other: this Python finds no metadata of nnilite's plugins. "
+            "Install nnilite with pip, and run your program with that Python, not frozen into a file."
+        )
     why = explain_missing(group, name)
     if why:
-        return f"there is no {_WORD[group]} {name!r}: {why}. Installed: {', '.join(known) or 'none'}."
+        return f"there is no {_WORD[group]} {name!r}: {why}. Installed: {', '.join(known)}."
     meant = find_meant(_WORD[group], name)
     if meant is not None and meant[0] != _WORD[group]:
         kind, own_name = meant
         return (
             f"there is no {_WORD[group]} {name!r}; {own_name} is a{'n' if kind == 'assessor' else ''} {kind}: "
-            f"name it as {kind}. Installed: {', '.join(known) or 'none'}."
+            f"name it as {kind}. Installed: {', '.join(known)}."
         )
     close = [meant[1].lower()] if meant is not None and meant[1] in known else []
     close = close or difflib.get_close_matches(name.lower(), [n.lower() for n in known], n=1)
     close = close or [n.lower() for n in known if n.lower().startswith(name.lower())][:1]
     hint = f"; did you mean {_found(group)[close[0]].name!r}?" if close else "."
     own = "" if close or group not in (TUNERS, ASSESSORS) else " One of your own is named by className."
-    return f"there is no {_WORD[group]} {name!r}{hint} Installed: {', '.join(known) or 'none'}.{own}"
+    return f"there is no {_WORD[group]} {name!r}{hint} Installed: {', '.join(known)}.{own}"
 
 
 _OF_NNI = ("json_tricks", "hyperopt", "pandas", "prettytable", "cloudpickle", "colorama", "tqdm")

@@ -56,7 +56,8 @@ def translated_on_read(path: Path, *, retried: bool = False) -> Iterator[None]:
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         text = f"{type(error).__name__}: {error}"
         raise StoreError(
-            f"{path} contains data that nnilite does not write ({text:.200}); restore it from a copy."
+            f"{path} contains data that nnilite does not write ({text:.200}). If a newer nnilite has written it, update"
+            " nnilite; if not, restore it from a copy."
         ) from error
 
 

@@ -125,3 +125,9 @@ def test_a_broken_list_of_registrations_is_said_with_its_place(folder: Path) -> 
 def test_a_platform_of_nni_that_is_not_installed_is_not_taken_for_a_misspelt_one(platform: str, reason: str) -> None:
     with pytest.raises(PluginError, match=reason):
         lookup.training_service_class(platform)
+
+
+def test_a_program_without_metadata_of_plugins_is_told_to_install_nnilite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "installed", lambda: {lookup.SERVICES: {}})
+    with pytest.raises(PluginError, match=r"training service 'local'.*no metadata.*Install nnilite with pip"):
+        lookup.training_service_class("local")
