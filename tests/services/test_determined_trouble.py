@@ -242,3 +242,15 @@ def test_a_redirect_does_not_take_the_token_of_a_container_to_another_host():
     assert _start.Preemption(about, None)._call("GET", "/api/v1/x") == {}
     listener.stop()
     assert seen == ["Bearer secret", None]
+
+
+async def test_what_a_trial_prints_breaks_no_line_of_its_log(monkeypatch):
+    api = _saying(monkeypatch, None)
+    texts = ["a\x85b", "c\u2028d", "e"]
+    lines = "\n".join(json.dumps({"result": {"log": text}}, ensure_ascii=False) for text in texts)
+
+    async def call(request):
+        return HttpAnswer(200, {}, lines.encode(), request.path)
+
+    monkeypatch.setattr(api, "_call", call)
+    assert [entry["log"] for entry in await api.logs("task", {})] == texts

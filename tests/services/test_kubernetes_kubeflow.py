@@ -90,7 +90,8 @@ def test_each_role_has_its_command_and_the_chief_alone_reports(cluster, open_ben
     name = bench.run("")
     eventually(lambda: len(cluster.running()) == 4, cluster.limit_s)
     [ps] = [pod["metadata"]["name"] for pod in cluster.pods() if "-ps-" in pod["metadata"]["name"]]
-    eventually(lambda: b"as ps" in cluster.api.cluster.pod_log(cluster.namespace, ps, "tensorflow"), cluster.limit_s)
+    place = (cluster.namespace, ps, "tensorflow")
+    eventually(lambda: any(b"as ps" in line for line in cluster.api.cluster.pod_log(*place).lines()), cluster.limit_s)
     # The operator ends and deletes the others as soon as the chief has ended.
     go_on.touch()
     assert bench.finish(name).values == [1]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from itertools import repeat
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +14,8 @@ import pytest
 pytest.importorskip("kubernetes")
 
 from nnilite.testing import eventually
-from nnilite_kubernetes import _log
-from nnilite_kubernetes._api import LogStream
+from nnilite_kubernetes import _api, _log, _role_records
+from nnilite_kubernetes._api import ApiError, Cluster, LogStream
 from nnilite_kubernetes._log import PodLog
 
 LINE = b"2026-01-01T00:00:%02d.%09dZ " + b"x" * 100_000 + b"\n"
@@ -20,6 +23,8 @@ LINE = b"2026-01-01T00:00:%02d.%09dZ " + b"x" * 100_000 + b"\n"
 
 class Answer:
     """An answer that is made as it is read."""
+
+    status = 200
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -44,8 +49,8 @@ class OneLog:
     def follow_log(self, *place: str, since: str) -> LogStream:
         return LogStream(self._answer)
 
-    def pod_log(self, *place: str, since: str) -> bytes:
-        return b""
+    def pod_log(self, *place: str, since: str) -> LogStream:
+        return LogStream(Answer(iter([])))
 
 
 Follow = Callable[[Iterator[bytes]], tuple[PodLog, Answer]]
@@ -69,7 +74,8 @@ def test_a_kubelets_word_that_it_cannot_read_the_log_does_not_hide_what_follows(
     assert answer.is_closed.wait(60)
     pod_log.read(True, ended=True)
     assert pod_log._since() == "2026-01-01T00:00:00Z"
-    pod_log._cluster.pod_log = lambda *place, since: begun + b"2026-01-01T00:00:01.000000001Z the rest\n"  # type: ignore[method-assign]
+    rest = begun + b"2026-01-01T00:00:01.000000001Z the rest\n"
+    pod_log._cluster.pod_log = lambda *place, since: LogStream(Answer(iter([rest])))  # type: ignore[method-assign]
     [output] = pod_log.read(True, ended=True)
     assert output.data == b"the rest\n"
 
@@ -108,3 +114,52 @@ def test_a_line_without_an_end_is_cut_and_the_next_ones_are_whole(follow: Follow
     assert size(pod_log) < _log._LONGEST_LINE_BYTES + 100_000
     [output] = pod_log.read(True, ended=True)
     assert output.data.splitlines()[1:] == [b"the next"]
+
+
+def test_of_a_log_that_is_asked_for_no_more_is_taken_than_there_is_room_for(follow: Follow) -> None:
+    def numbered() -> Iterator[bytes]:
+        yield from (LINE % divmod(number, 10) for number in range(300))
+
+    pod_log, answer = follow(iter([]))
+    assert answer.is_closed.wait(60)
+    pod_log._finish()
+    pod_log._is_ending = False
+    pod_log._cluster.pod_log = lambda *place, since: LogStream(Answer(numbered()))  # type: ignore[method-assign]
+    found = [b"".join(event.data for event in pod_log.read(True) if hasattr(event, "data")) for _ in range(5)]
+    assert max(map(len, found)) < _log._UNREAD_BYTES + 200_000
+    assert sum(map(len, found)) == 300 * (100_000 + 1)
+
+
+def test_at_the_end_of_a_container_its_log_has_an_end(follow: Follow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_log, "_LAST_LINES_S", 0.1)
+    monkeypatch.setattr(_log, "_LAST_BYTES", 10_000_000)
+    pod_log, _ = follow(LINE % divmod(number, 10) for number in range(500))
+    pod_log._finish()
+    assert size(pod_log) < 10_200_000
+
+
+def test_a_log_that_is_kept_ends_where_its_kubelet_was_asked_to_end_it(tmp_path: Path) -> None:
+    answer = Answer(repeat(b"9" * 65535 + b"\n", 1000))
+    _role_records._save(LogStream(answer), tmp_path / "a.log", tmp_path / "a.new")
+    assert (tmp_path / "a.log").stat().st_size < _role_records._MOST_BYTES + 100_000
+    assert answer.is_closed.is_set()
+
+
+def test_of_a_kept_log_a_line_without_an_end_is_cut(tmp_path: Path) -> None:
+    _role_records._save(LogStream(Answer(repeat(b"9" * 65536, 100))), tmp_path / "a.log", tmp_path / "a.new")
+    assert (tmp_path / "a.log").stat().st_size < _role_records._LONGEST_LINE_BYTES + 100_000
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_an_answer_without_an_end_is_cut_off(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kubernetes.client.configuration import Configuration
+
+    credentials: Any = SimpleNamespace(configuration=Configuration(host="http://here"), headers=dict, source="here")
+    cluster, answer = Cluster(credentials), Answer(repeat(b"9" * 65536, 1000))
+    answer.status = status
+    monkeypatch.setattr(_api, "_MOST_BYTES", 1_000_000)
+    pool: Any = SimpleNamespace(request=lambda *_, **__: answer)
+    cluster._way = _api._ApiPools(credentials.configuration, pool)
+    with pytest.raises(ApiError, match="more than 1000000 bytes"):
+        cluster.call("GET", "/api")
+    assert answer.taken < 1_200_000

@@ -61,7 +61,10 @@ class Log:
         self.text = lines
         self.half, self.go_on = threading.Event(), threading.Event()
 
-    def lines(self) -> Iterator[bytes]:
+    def stop(self) -> None:
+        self.go_on.set()
+
+    def lines(self, longest: float) -> Iterator[bytes]:
         yield self.text[0]
         self.half.set()
         assert self.go_on.wait(60)

@@ -99,11 +99,12 @@ async def test_it_holds_some_threads_at_most_where_they_cannot(
     assert await foo.run("jobs", lambda: "here", patience_s=0) == "here"
 
 
-def test_a_call_of_kubernetes_ends(platform: Platform) -> None:
+def test_a_call_of_kubernetes_ends(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
     from kubernetes.client.configuration import Configuration
 
     credentials: Any = SimpleNamespace(configuration=Configuration(host=platform.url), headers=dict)
     cluster = Cluster(credentials)
+    monkeypatch.setattr("nnilite_kubernetes._api._ANSWER_S", 0.2)
     with pytest.raises(ApiError, match="cannot be reached"):
-        cluster._exchange("GET", "/api", None, "json", whole_s=0.2)
+        cluster.call("GET", "/api")
     cluster.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -99,16 +100,8 @@ class DeterminedApi:
         """Return lines of a task's log. The answer is a stream of JSON objects, one a line."""
         query = {"orderBy": "ORDER_BY_ASC", "limit": 0, **query}
         answer = await self._call(HttpRequest("GET", f"/api/v1/tasks/{task}/logs", query, max_bytes=_LOG_BYTES))
-        found: list[Mapping[str, Any]] = []
-        for line in answer.text.splitlines():
-            if not line.strip():
-                continue
-            try:
-                entry = json.loads(line)
-                found.append(dict(entry["result"]))
-            except (ValueError, KeyError, TypeError, RecursionError):
-                raise Outage(f"{answer.place} broke off in the middle of the log: {line[:200]}") from None
-        return found
+        # Beside the event loop, since a trial may print a million lines.
+        return await asyncio.to_thread(_read_lines, answer)
 
     async def cancel(self, number: int) -> None:
         """End the trial softly."""
@@ -135,6 +128,21 @@ class DeterminedApi:
 
     async def _call(self, request: HttpRequest) -> HttpAnswer:
         return await self._http.call(replace(request, patience_s=self._call_s))
+
+
+def _read_lines(answer: HttpAnswer) -> list[Mapping[str, Any]]:
+    """Return the lines of a log. Raises: Outage."""
+    found: list[Mapping[str, Any]] = []
+    # Not at what else Python takes for line ends, as U+0085: a trial may print that, and JSON may have it as it is.
+    for line in answer.content.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            found.append(dict(json.loads(line)["result"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            start = line[:200].decode("utf-8", "replace")
+            raise Outage(f"{answer.place} broke off in the middle of the log: {start}") from None
+    return found
 
 
 def _read_field(answer: HttpAnswer, name: str, kind: type) -> Any:

@@ -36,9 +36,10 @@ log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 15.0
 _ANSWER_S = 60.0  # for a whole answer, however it comes, or for its head where it comes in pieces
-_LOG_S = 600.0  # for the whole log of a container
 _WATCH_S = 240  # a watch is asked for so long, then begun anew
 _SILENCE_S = _WATCH_S + 60.0  # so long nothing may come of an answer that follows what happens
+_MOST_BYTES = 256_000_000  # for a whole answer: some ten thousand pods
+_MOST_REFUSAL_BYTES = 1_000_000
 _LONGEST_EVENT_BYTES = 16_000_000  # objects have 1.5 MB at most
 _BUSY = (429, 503)
 _PATIENCE_S = 30.0  # for a server that asks us to come back later: for all the tries of one request
@@ -181,10 +182,10 @@ class Cluster:
             raise
         return True
 
-    def pod_log(self, namespace: str, pod: str, container: str, since: str = "") -> bytes:
-        """Return a container's output, each line after its time. Raises: ApiError."""
+    def pod_log(self, namespace: str, pod: str, container: str, since: str = "") -> LogStream:
+        """Return a container's output so far, each line after its time. Raises: ApiError."""
         path = _log_path(namespace, pod, container, since, timestamps="true")
-        return bytes(self._exchange("GET", path, whole_s=_LOG_S).data)
+        return LogStream(self._exchange("GET", path, stream_s=_TIMEOUT_S))
 
     def log_stream(self, namespace: str, pod: str, container: str, most_bytes: int, follow: bool) -> LogStream:
         """Return a container's output as a stream; with `follow` until the container ends. Raises: ApiError."""
@@ -243,9 +244,9 @@ class Cluster:
         data = None if body is None else json.dumps(body).encode()
         answer = self._exchange(method, f"{path}?{urlencode(query)}" if query else path, data, kind)
         try:
-            return json.loads(answer.data)
+            return json.loads(answer)
         except (ValueError, RecursionError) as error:
-            raise ApiError(f"{self.host} does not answer as Kubernetes does: {answer.data[:200]!r}") from error
+            raise ApiError(f"{self.host} does not answer as Kubernetes does: {answer[:200]!r}") from error
 
     def watch(self, resource: Resource, namespace: str, selector: str, version: str) -> Watch:
         """Watch the changes since a resource version, until the server ends the watch. Raises: ApiError."""
@@ -266,18 +267,17 @@ class Cluster:
         data: bytes | None = None,
         kind: str = "json",
         stream_s: float | None = None,
-        whole_s: float = _ANSWER_S,
     ) -> Any:
-        """Return the answer; in pieces if `stream_s` limits the time between two of them. Raises: ApiError.
+        """Return the answer's bytes; the answer itself if `stream_s` limits the time between two pieces of it.
 
-        An answer that is not in pieces ends after `whole_s`.
+        Raises: ApiError.
         """
         deadline = time.monotonic() + _PATIENCE_S
         may_sign_in = True
         while True:
             way = self._way
             try:
-                with _ending((stream_s or 0.0) + whole_s):
+                with _ending((stream_s or 0.0) + _ANSWER_S):
                     return self._ask(way, method, path, data, kind, stream_s)
             except ApiError as error:
                 if error.status == 401 and may_sign_in and self._sign_in(way):
@@ -312,20 +312,33 @@ class Cluster:
                 headers=headers,
                 timeout=timeout,
                 retries=False,
-                preload_content=stream_s is None,
+                preload_content=False,
             )
-            if answer.status == 401:
-                raise ApiError(
-                    self._explain_not_known(_refusal(method, path, answer, answer.data)), 401, "Unauthorized"
-                )
             if answer.status >= 400:
-                raise _refusal(method, path, answer, answer.data)
+                refusal = _refusal(method, path, answer, _read(answer, _MOST_REFUSAL_BYTES))
+                if answer.status == 401:
+                    raise ApiError(self._explain_not_known(refusal), 401, "Unauthorized")
+                raise refusal
+            if stream_s is None:
+                return _read(answer, _MOST_BYTES)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiError(f"the API server {self.host} cannot be reached: {error}") from error
         return answer
 
     def _explain_not_known(self, refusal: ApiError) -> str:
         return f"{refusal}; sign in again: {self._credentials.source} is read at each try"
+
+
+def _read(answer: Any, most: int) -> bytes:
+    """Return the content of an answer, which may be no longer. Raises: ApiError, HTTPError, OSError."""
+    content = bytearray()
+    for chunk in answer.stream(65536, decode_content=True):
+        content += chunk
+        if len(content) > most:
+            answer.close()
+            status = answer.status if answer.status >= 400 else 0
+            raise ApiError(f"the API server answers with more than {most} bytes", status)
+    return bytes(content)
 
 
 def _log_path(namespace: str, pod: str, container: str, since: str = "", **query: str) -> str:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from nnilite.platform_http import limited_by
 from nnilite.records import KeeperEvent, Output
 from nnilite.services.keeper_folder import MARK, read_log
 from nnilite_kubernetes._api import ApiError, Cluster, LogStream
@@ -24,6 +25,8 @@ _FOLLOW_S = 3.0  # at the earliest so long after a log was begun to be followed 
 _LAST_LINES_S = 10.0  # time limit for the last lines of an ended container
 # A trial may print faster than its manager reads: the rest waits in the connection, and is read from there later.
 _UNREAD_BYTES = 8_000_000
+_LAST_BYTES = 100_000_000  # of a container that has ended: twice what a kubelet keeps
+_FETCH_S = 600.0  # for all that is there
 _UNREAD_S = 60.0  # who waits so long to be read stops to follow
 _LONGEST_LINE_BYTES = 4_000_000  # a keeper's events are shorter
 _FOLLOWERS = threading.BoundedSemaphore(250)  # for this process; logs of further trials are polled
@@ -110,7 +113,7 @@ class PodLog:
             _FOLLOWERS.release()
 
     def _has_room(self) -> bool:
-        return self._unread_bytes < _UNREAD_BYTES or self._is_ending
+        return self._unread_bytes < (_LAST_BYTES if self._is_ending else _UNREAD_BYTES)
 
     def _finish(self) -> None:
         """Wait for the thread, which comes to the log's end by itself."""
@@ -130,14 +133,17 @@ class PodLog:
         if self._is_followed:
             return
         try:
-            data = self._cluster.pod_log(*self._place, since=self._since())
+            stream = self._cluster.pod_log(*self._place, since=self._since())
         except ApiError as error:
             if error.status in (400, 404):  # not started yet, or gone
                 return
             raise
-        take = self._make_taker()
-        for line in data.split(b"\n")[:-1]:
-            take(line)
+        take, whole = self._make_taker(), stream.lines(whole=True, longest=_LONGEST_LINE_BYTES)
+        with limited_by(_FETCH_S, stream.stop), contextlib.closing(whole) as lines:
+            for line in lines:
+                take(line)
+                if not self._has_room():
+                    return  # the next look goes on here
 
     def _since(self) -> str:
         """Return the second of the last line that is known, "" if none is."""

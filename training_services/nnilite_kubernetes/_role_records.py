@@ -12,6 +12,7 @@ manager, the log of the reporting pod is read only if it has failed: the trial's
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
@@ -21,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
+from nnilite.platform_http import limited_by
 from nnilite.records import Json
 from nnilite.service import JobState, JobStatus
 from nnilite.services.worker_side import is_there
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 
 _THREADS = 16
 _MOST_BYTES = 16_000_000  # limit for one log
+_LONGEST_LINE_BYTES = 4_000_000
+_LOG_S = 600.0  # for one log that is read to its end
 _PAUSES_S = (1.0, 3.0)  # before a last log is asked for again
 _TAKEN = ("ENDING", "DELETED", JobState.LOST.value, JobState.CANCELED.value)
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -288,11 +292,14 @@ def _save(stream: LogStream, path: Path, draft: Path) -> None:
     """Save a log without the events of its keeper, unless it is empty. Raises: ApiError, OSError."""
     written = taken = 0
     try:
-        with draft.open("wb") as file:
-            for line in stream.lines():
+        lines = stream.lines(longest=_LONGEST_LINE_BYTES)
+        with draft.open("wb") as file, limited_by(_LOG_S, stream.stop), contextlib.closing(lines):
+            for line in lines:
                 taken += len(line) + 1
                 if not line.startswith(EVENT):
                     written += file.write(line + b"\n")
+                if taken >= _MOST_BYTES:  # a kubelet may send more than it was asked for
+                    break
             if taken >= _MOST_BYTES:
                 file.write(b"(the log is longer; the rest was left out)\n")
     finally:  # also of one that broke off

@@ -135,7 +135,7 @@ class KubeApiserver:
         except ConfigError:
             return False  # the certificate is not there yet
         try:
-            return api.cluster._exchange("GET", "/readyz", None, "json").status == 200
+            return api.cluster._exchange("GET", "/readyz", None, "json") == b"ok"
         except ApiError:
             return False
         finally:

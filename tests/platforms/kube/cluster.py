@@ -120,13 +120,13 @@ class Cluster:
             if pod["metadata"]["labels"].get("nnilite/job") == job:
                 container = pod["spec"]["containers"][0]["name"]
                 try:
-                    stamped = self.api.cluster.pod_log(self.namespace, pod["metadata"]["name"], container)
+                    stamped = [*self.api.cluster.pod_log(self.namespace, pod["metadata"]["name"], container).lines()]
                 except ApiError as error:
                     # So answers a real API server until the container has started.
                     if error.status != 400:
                         raise
-                    stamped = b""
-                found.append(b"".join(line.partition(b" ")[2] for line in stamped.splitlines(keepends=True)))
+                    stamped = []
+                found.append(b"".join(line.partition(b" ")[2] + b"\n" for line in stamped))
         return found
 
     def execute(self, pod: Any, command: list[str]) -> bytes:
