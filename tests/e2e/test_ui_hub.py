@@ -98,6 +98,13 @@ def row(page: Any, experiment: str) -> Any:
     return found
 
 
+def test_experiments_are_printed_with_their_names(page: Any) -> None:
+    page.emulate_media(media="print")
+    assert page.get_by_role("button", name="run 1", exact=True).is_visible()
+    assert not page.get_by_role("button", name="Open run 1", exact=True).is_visible()
+    page.emulate_media(media="screen")
+
+
 def test_two_hundred_experiments_are_listed_searched_and_sorted(page: Any) -> None:
     page.get_by_text(re.compile(r"^(19[5-9]|20\d) experiments")).wait_for()  # other tests delete and start some
     assert rows(page).count() == 100

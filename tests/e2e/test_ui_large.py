@@ -55,6 +55,18 @@ def test_the_last_of_ten_thousand_is_reached(look: Any, ten_thousand: str) -> No
     page.get_by_role("link", name="x0000000").wait_for()
 
 
+def test_paper_has_the_first_thousand_trials_and_no_blanks(look: Any, ten_thousand: str) -> None:
+    page = look(f"{ten_thousand}/#/trials")
+    page.get_by_text("10,000 trials", exact=True).wait_for(timeout=60_000)
+    pages = len(re.findall(rb"/Type /Page\b", page.pdf()))
+    assert 20 < pages < 60, "ten thousand rows would be two hundred"
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.get_by_text("The first 1,000 of 10,000 rows.").wait_for()
+    assert page.locator(".grid-row").count() == 1000
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    eventually(lambda: page.locator(".grid-row").count() < 100, 10)
+
+
 @pytest.mark.parametrize("chart", ["metric", "parallel", "slices", "contour", "curves", "timeline"])
 def test_charts_of_ten_thousand_trials_are_drawn(look: Any, ten_thousand: str, chart: str) -> None:
     page = look(f"{ten_thousand}/#/charts/{chart}")

@@ -1,6 +1,6 @@
 // A table for any number of rows. Only the rows in sight exist. They live in a box that sticks to the frame while an
 // empty box as high as all rows is scrolled under it: however fast one scrolls, there are rows in sight and no blanks.
-import { ariaSort } from "../lib/format.js";
+import { ariaSort, count } from "../lib/format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/ui.js";
 import { Icon } from "./icons.js";
 
@@ -10,6 +10,7 @@ const ROW = 34;
 const HEAD = 36;
 const TAKES_KEYS = "input, textarea, select, dialog, [contenteditable], .grid";
 const HIGHEST = 15_000_000; // pixels; browsers cannot scroll much further
+const MOST_ON_PAPER = 1000; // rows, about twenty pages
 
 /**
  * @template Row
@@ -50,12 +51,13 @@ export function Grid({ columns, rows, sort, onSort, onMove, selected, onOpen, on
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const [place, setPlace] = useState({ top: 0, height: 600, width: 900 });
   const [active, setActive] = useState(0);
+  const onPaper = usePaper();
   const all = rows.length * ROW;
   const high = Math.min(all, HIGHEST);
   const scale = all > high ? (all - place.height + HEAD) / (high - place.height + HEAD) : 1;
   const top = Math.min(place.top * scale, Math.max(all - (place.height - HEAD), 0));
-  const first = Math.max(0, Math.floor(top / ROW) - 2);
-  const last = Math.min(rows.length, Math.ceil((top + place.height) / ROW) + 2);
+  const first = onPaper ? 0 : Math.max(0, Math.floor(top / ROW) - 2);
+  const last = Math.min(rows.length, onPaper ? MOST_ON_PAPER : Math.ceil((top + place.height) / ROW) + 2);
   const width = Math.max(
     columns.reduce((sum, column) => sum + column.width, 0),
     0,
@@ -140,20 +142,37 @@ export function Grid({ columns, rows, sort, onSort, onMove, selected, onOpen, on
 
   return html`<div class="grid" ref=${box} role="grid" tabindex="0" aria-label=${label} aria-rowcount=${rows.length + 1}
     aria-colcount=${columns.length} onKeyDown=${onKey} aria-activedescendant=${rows[active] ? `row-${rows[active].id}` : undefined}>
-    <div role="presentation" style=${{ height: `${high + HEAD}px`, width: `${width}px`, minWidth: "100%" }}>
+    <div class="grid-room" role="presentation" style=${{ height: `${high + HEAD}px`, width: `${width}px`, minWidth: "100%" }}>
       <div class="grid-view" role="presentation"
         style=${{ height: `${Math.min(place.height, high + HEAD)}px`, width: `${width}px`, minWidth: "100%" }}>
         <${Head} columns=${columns} sort=${sort} onSort=${onSort} onMove=${onMove} />
-        <div role="presentation" style=${{ transform: `translateY(${first * ROW - top}px)` }}>
+        <div role="presentation" style=${onPaper ? undefined : { transform: `translateY(${first * ROW - top}px)` }}>
           ${rows.slice(first, last).map(
             (row, offset) => html`<${Row} key=${row.id} row=${row} columns=${columns}
             index=${first + offset} active=${first + offset === active} selected=${selected?.has(row.id)}
             onActive=${setActive} />`,
           )}
         </div>
+        ${onPaper && last < rows.length && html`<p class="soft">The first ${count(last)} of ${count(rows.length)} rows.</p>`}
       </div>
     </div>
   </div>`;
+}
+
+/** Return whether the page is being printed: paper has no frame to scroll, so the rows have to be there. */
+function usePaper() {
+  const [onPaper, setOnPaper] = useState(false);
+  useEffect(() => {
+    const start = () => setOnPaper(true);
+    const end = () => setOnPaper(false);
+    addEventListener("beforeprint", start);
+    addEventListener("afterprint", end);
+    return () => {
+      removeEventListener("beforeprint", start);
+      removeEventListener("afterprint", end);
+    };
+  }, []);
+  return onPaper;
 }
 
 /** @param {{ row: AnyRow, columns: Column<AnyRow>[], index: number, active: boolean, selected: boolean, onActive: (index: number) => void }} props */
