@@ -46,7 +46,7 @@ from nnilite._running.managers import NotRunning
 from nnilite._search.outcomes import call_back
 from nnilite._search.progress import tell_best
 from nnilite.config import ExperimentConfig, read_stored
-from nnilite.errors import Conflict, NotFound
+from nnilite.errors import Conflict, NniliteError, NotFound
 from nnilite.records import ExperimentState, Json, Trial, TrialState
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ class Experiment:
         self.port: int | None = None
         self.url_prefix: str | None = None
         self._client: Client | None = None
+        self._ending: Client | None = None  # of a manager that `stop` waits for
         self._entry: RegistryEntry | None = None
         self._log_view: LogView | None = None
         self._folder: tuple[Client, ExitStack] | None = None  # reads the folder of a stopped experiment, and its end
@@ -204,13 +205,7 @@ class Experiment:
         config = self.config.checked()
         for warning in config.warnings:
             log.warning("%s", warning)
-        experiment = self.id
-        try:
-            entry = launch.create(config, options=self._options(port, debug), detach=detach, experiment=experiment)
-        except KeyboardInterrupt:
-            for begun in [one for one in registry.entries() if one.id == experiment]:  # it came a moment too late
-                managers.stop(begun)
-            raise
+        entry = launch.create(config, options=self._options(port, debug), detach=detach, experiment=self.id)
         self._attach(entry, keep=detach)
 
     @overload
@@ -353,7 +348,8 @@ class Experiment:
         `Experiment.view("<id>")`, as in NNI 2, does it without an object, and returns one.
         """
         viewed, _ = _find_named(self, experiment_id)
-        viewed._attach(launch.view(viewed._known(), options=viewed._options(port, False)), keep=True)
+        with viewed._starting():
+            viewed._attach(launch.view(viewed._known(), options=viewed._options(port, False)), keep=True)
         if not non_blocking:
             viewed._tell(
                 f"It is open until Ctrl-C or `nnictl stop {viewed.id}`; with non_blocking=True the program continues."
@@ -388,7 +384,9 @@ class Experiment:
         the experiment has found can still be read afterwards.
         """
         self._stops += 1
-        client, self._client = self._client, None
+        if self._client is not None:
+            self._ending, self._client = self._client, None
+        client = self._ending
         atexit.unregister(self.stop)
         if client is None:
             return
@@ -400,6 +398,7 @@ class Experiment:
             left = managers.left_behind(self._entry)
             if left:
                 log.warning("%s.", left)
+        self._ending = None  # not before: a signal may end the wait, and the next call waits again
         if self._log_view is not None:
             self._log_view.end()
             self._log_view = None
@@ -408,8 +407,17 @@ class Experiment:
     @contextmanager
     def _starting(self) -> Iterator[None]:
         """Attach to a manager that starts in the block. If the experiment is asked to stop meanwhile, stop it then."""
-        stops = self._stops
-        yield
+        stops, before = self._stops, self._client
+        try:
+            with managers.starting(self.id):
+                yield
+        except NniliteError:
+            raise
+        except BaseException:  # of a signal handler
+            if before is None:
+                self._client = None
+                atexit.unregister(self.stop)
+            raise
         if self._stops != stops:
             self.stop()
 

@@ -298,7 +298,8 @@ def running(
 
     `tell` is called with a sentence now and then.
     """
-    entry = experiment.begin(ManagerOptions(port=0))
+    with managers.starting(experiment.id):
+        entry = experiment.begin(ManagerOptions(port=0))
     run = None
     try:
         tell(f"Experiment {entry.id} is at {managers.find_page_address(entry)}, kept in {entry.directory}")

@@ -49,7 +49,7 @@ def create(
     folder is to have.
 
     Raises: NniliteError with the manager's own sentence if it cannot start. Then nothing is left behind. The same holds
-    for KeyboardInterrupt, unless the experiment runs already.
+    for what a signal handler raises, such as KeyboardInterrupt, unless the experiment runs already.
     """
     checked = config.checked()
     experiment = experiment or new_id()
@@ -63,17 +63,13 @@ def create(
             if fill is not None:
                 fill(directory)
         return _start(experiment, directory, "create", options or ManagerOptions(), detach, packing, process)
-    except KeyboardInterrupt:
-        with hold_interrupts(again=False):
-            # If the manager runs already, the interruption came too late to undo the start.
-            if not registry.is_alive(directory):
-                _forget(experiment, directory)
-        raise
     except FileExistsError:  # another program was faster
         raise _explain_not_new(experiment, directory) from None
-    except (NniliteError, OSError) as error:
-        with hold_interrupts():
-            _forget(experiment, directory)
+    except BaseException as error:
+        with hold_interrupts(again=not isinstance(error, KeyboardInterrupt)):
+            # If the manager runs already, an interruption came too late to undo the start.
+            if not registry.is_alive(directory):
+                _forget(experiment, directory)
         if isinstance(error, ConfigError):
             raise checked.located(error) from None
         if type(error) is NniliteError:
@@ -124,19 +120,26 @@ def make_folder(directory: Path) -> None:
 
 @contextlib.contextmanager
 def hold_interrupts(again: bool = True) -> Iterator[None]:
-    """Hold Ctrl-C back until the block's end, so that nothing is left half done. Without `again` it is then dropped."""
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield  # Ctrl-C is ignored here anyway, or only goes to another thread
+    """Hold signal handlers back until the block's end, so that nothing is left half done.
+
+    They may raise anything, as that of Ctrl-C and those of time limits do. Without `again`, Ctrl-C is then dropped.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers only run in the main thread
         return
-    came: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
-    try:
+    came: dict[int, None] = {}
+    with contextlib.ExitStack() as handlers:
+        for number in signal.valid_signals():
+            before = signal.getsignal(number)
+            if callable(before):
+                handlers.callback(signal.signal, number, before)
+                signal.signal(number, lambda number, frame: came.setdefault(number))
         yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if came and again:
-        signal.raise_signal(signal.SIGINT)
+    if not again:
+        came.pop(signal.SIGINT, None)
+    with contextlib.ExitStack() as held:  # one that raises does not keep the others from their turn
+        for missed in came:
+            held.callback(signal.raise_signal, missed)
 
 
 def resume(
@@ -210,8 +213,8 @@ def _start(
         try:
             process.begin(words, detach=detach)
             answer = process.answer(packing)
-        except KeyboardInterrupt:
-            with hold_interrupts(again=False):
+        except BaseException as error:
+            with hold_interrupts(again=not isinstance(error, KeyboardInterrupt)):
                 if not process.is_ready():
                     process.end(is_alive)
             raise

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nnilite._experiments import registry, search_folder
@@ -89,6 +89,29 @@ def find_page_address(entry: RegistryEntry) -> str:
 def is_remote_shell() -> bool:
     """Return whether this program was started from a login by SSH."""
     return "SSH_CONNECTION" in os.environ
+
+
+@contextlib.contextmanager
+def starting(experiment: str) -> Iterator[None]:
+    """Start an experiment in the block. What a signal handler raises there, such as a time limit, leaves none running.
+
+    It may come when the manager runs already, and the block does not know of it yet.
+    """
+    others = _find_running(experiment)
+    try:
+        yield
+    except NniliteError:  # it has not begun: if one runs now, another program has begun it
+        raise
+    except BaseException:
+        begun = _find_running(experiment)
+        if begun is not None and others is None:
+            stop(begun)
+        raise
+
+
+def _find_running(experiment: str) -> RegistryEntry | None:
+    found = registry.entry(experiment) if registry.is_id(experiment) else None
+    return found if found is not None and found.alive else None
 
 
 def stop(entry: RegistryEntry) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +18,13 @@ import psutil
 import pytest
 import yaml
 
+from interrupts import is_interrupted_at
+from nnilite import Search
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._running import managers
+from nnilite.config import load
+from nnilite.experiment import Experiment
 from nnilite.testing import eventually
 
 TRIAL = "import time, nnilite\nnnilite.get_next_parameter()\ntime.sleep(1)\nnnilite.report_final_result(1)\n"
@@ -145,6 +150,36 @@ def test_in_the_foreground_it_is_stopped_or_has_never_been(config: Path, tmp_pat
             assert [entry.alive for entry in known] == [False]
             assert run(["experiment", "delete", known[0].id, "--yes"]) == 0
         until_none(tmp_path / "kept 'here' $HOME")
+
+
+def start(config: Path) -> None:
+    experiment = Experiment(load(config), quiet=True)
+    experiment.start(0)
+    experiment.stop()
+
+
+def search(_: Path) -> None:
+    space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+    Search(space).run(lambda parameters: parameters["x"], trials=1, on="local", progress=False)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(("begin", "lines"), [(start, 10_000), (search, 20_000)])
+def test_a_time_limit_during_a_start_leaves_no_manager(config: Path, begin: Callable[[Path], None], lines: int) -> None:
+    class TooLate(Exception):
+        pass
+
+    def ring(*_: object) -> None:
+        raise TooLate
+
+    before = signal.signal(signal.SIGUSR1, ring)
+    try:
+        for line in range(lines // 8, lines, lines // 8):
+            with contextlib.suppress(TooLate):
+                is_interrupted_at(line, lambda: signal.raise_signal(signal.SIGUSR1), lambda: begin(config))
+            assert [entry.id for entry in registry.entries() if entry.alive] == []
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_as_process_1_of_a_container_it_stops_the_experiment_on_sigterm(config: Path) -> None:

@@ -266,6 +266,51 @@ def test_a_signal_handler_may_stop_the_experiment_at_any_moment(
     assert too_early < 20
 
 
+def test_a_time_limit_that_is_over_once_the_manager_runs_stops_it(
+    entry: RegistryEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(*_: Any, **__: Any) -> None:
+        running.append(entry)
+        raise TimeoutError
+
+    running: list[RegistryEntry] = []
+    stopped: list[RegistryEntry] = []
+    monkeypatch.setattr(launch, "create", begin)
+    monkeypatch.setattr(registry, "entry", lambda _: running[-1] if running else None)
+    monkeypatch.setattr(managers, "stop", stopped.append)
+    with pytest.raises(TimeoutError):
+        Experiment(_Config()).start(0)  # type: ignore[arg-type]
+    assert stopped == [entry]
+    with pytest.raises(TimeoutError):  # now it is one that another program has begun
+        Experiment(_Config()).start(0)  # type: ignore[arg-type]
+    assert stopped == [entry]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_stop_that_a_signal_has_ended_is_completed_by_the_next_one(
+    entry: RegistryEntry, manager: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class TooLate(Exception):
+        pass
+
+    def ring() -> None:
+        raise TooLate
+
+    ended: list[int] = []
+    monkeypatch.setattr(launch, "create", lambda *_, **__: entry)
+    monkeypatch.setattr(managers, "wait_until_ended", lambda entry: ended.append(line))
+    for line in count(1, step=11):
+        experiment = Experiment(_Config())  # type: ignore[arg-type]
+        experiment.start(0)
+        try:
+            if not is_interrupted_at(line, ring, experiment.stop):
+                break
+        except TooLate:
+            experiment.stop()
+            assert ended[-1] == line
+    assert line > 100
+
+
 @pytest.mark.process
 def test_the_end_of_a_forked_process_does_not_stop_the_experiment(
     entry: RegistryEntry, manager: StandIn, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -84,3 +85,11 @@ def test_a_program_learns_how_its_commands_end_though_its_parent_ignores_their_e
     program = "import subprocess; from nnilite._side_processes.quick_end import run_program; run_program(lambda: %s)"
     done = run("-c", parent, "-c", program % "subprocess.run(['false']).returncode + 4")
     assert done.returncode == 5, done.stderr
+
+
+def test_signals_reach_a_program_though_its_parent_blocks_them() -> None:
+    block = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])"
+    parent = f"import os, signal, sys; {block}; os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    program = "import os; from nnilite._side_processes.quick_end import run_program; run_program(lambda: %s)"
+    done = run("-c", parent, "-c", program % "os.kill(os.getpid(), 15)")
+    assert done.returncode == -signal.SIGTERM, done.stderr

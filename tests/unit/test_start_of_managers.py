@@ -193,6 +193,49 @@ def test_a_process_that_is_stopped_while_it_stands_by_is_ended(
     assert not (tmp_path / "home" / "abcd").exists()
 
 
+def test_a_time_limit_during_a_start_leaves_nothing(
+    standing: Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class TooLate(Exception):
+        pass
+
+    def ring(*_: object) -> None:
+        raise TooLate
+
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(ManagerProcess, "answer", ring)
+    process, manager = standing
+    with pytest.raises(TooLate):
+        launch.create(from_dict(CONFIG, tmp_path), process=manager, experiment="abcd")
+    assert process.returncode is not None
+    assert registry.entries() == []
+    assert not (tmp_path / "home" / "abcd").exists()
+
+
+def test_signal_handlers_wait_for_the_end_of_what_must_not_be_left_half_done() -> None:
+    def ring(number: int, _: object) -> None:
+        rung.append(number)
+        raise TimeoutError
+
+    def hold_all() -> None:
+        with launch.hold_interrupts():
+            for number in numbers:
+                signal.raise_signal(number)
+            assert not rung
+
+    rung: list[int] = []
+    numbers = [signal.SIGUSR1, signal.SIGUSR2]
+    before = [signal.signal(number, ring) for number in numbers]
+    try:
+        with pytest.raises(TimeoutError):
+            hold_all()
+        assert sorted(rung) == numbers
+        assert [signal.getsignal(number) for number in numbers] == [ring, ring]
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
 def test_what_cannot_be_imported_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tornado.py").write_text("raise RuntimeError('a broken tornado')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
