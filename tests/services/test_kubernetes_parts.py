@@ -519,3 +519,18 @@ def test_an_event_without_an_end_is_not_kept(monkeypatch):
     monkeypatch.setattr("nnilite_kubernetes._api._LONGEST_EVENT_BYTES", 1000)
     with pytest.raises(ApiError, match="the watch broke off in"):
         next(iter(Watch(Pieces(*[b"x" * 100] * 20))))
+
+
+def test_of_events_and_workloads_that_others_make_up_only_some_are_read(tmp_path):
+    class Flooded:
+        def select(self, resource, namespace, *, limit="1000000", **query):
+            names = range(min(int(limit), 1_000_000))
+            read.append(len(names))
+            return {"items": [{"reason": "Failed", "message": str(name)} for name in names]}
+
+    read = []
+    known = SimpleNamespace(cluster=Flooded(), namespace="default")
+    judge = Judge(known, KubernetesConfig(), RoleRecords(None, "default", tmp_path), lambda: None, ClusterPatience())
+    assert judge._find_warning(["involvedObject.uid=u"]).startswith("Failed: ")
+    assert judge._kueue.reason("u") == "it waits in its queue"
+    assert max(read) <= 500

@@ -45,6 +45,7 @@ from nnilite_kubernetes._waits import ClusterPatience
 
 log = logging.getLogger(__name__)
 
+_MOST_EVENTS = "500"  # who may make events in the namespace may make a million about one job
 _NOTE_CANCELED = {"metadata": {"annotations": {CANCELED: "true"}}}
 
 
@@ -266,7 +267,7 @@ class Judge:
         """Return the latest warning about any of these; "" if there is none, or it cannot be read."""
         events: list[Json] = []
         for selector in selectors:
-            query = {"fieldSelector": f"{selector},type=Warning"}
+            query = {"fieldSelector": f"{selector},type=Warning", "limit": _MOST_EVENTS}
             try:
                 events += self._known.cluster.select(EVENTS, self._known.namespace, **query).get("items") or []
             except ApiError as error:

@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 _GROUP = "kueue.x-k8s.io"
 _VERSIONS = ("v1beta2", "v1beta1")
 _JOB_UID = f"{_GROUP}/job-uid"  # a label of the Workload: the uid of the job's object
+_MOST = "100"  # others may label theirs so
 _STEPS = ("QuotaReserved", "Admitted")  # conditions, in their order
 
 
@@ -31,7 +32,7 @@ class Kueue:
         for version in list(self._versions):
             workloads = Resource(_GROUP, version, "workloads", "Workload")
             try:
-                found = self._cluster.select(workloads, self._namespace, labelSelector=f"{_JOB_UID}={uid}")
+                found = self._cluster.select(workloads, self._namespace, labelSelector=f"{_JOB_UID}={uid}", limit=_MOST)
             except ApiError as error:
                 log.debug("Workloads (%s) cannot be read: %s", version, error)
                 if error.status == 404 and len(self._versions) > 1:
