@@ -310,6 +310,7 @@ class Chaos:
         """A hard disk, or a home on NFS: each call is held up, and counted."""
         disk.slow(zone, SYNC, stall_s=0.02, stall_chance=1.0)
         disk.slow(zone, WRITE, stall_s=0.01, stall_chance=1.0)
+        disk.slow(zone, MAKE_FOLDER, stall_s=0.5, stall_chance=0.5)
 
     def _stall(self, disk: Disk, zone: str) -> None:
         for operation, chance in ((SYNC, 0.2), (WRITE, 0.05), (OPEN, 0.02)):
