@@ -6,9 +6,10 @@ from nnilite._rest import wire
 from nnilite._rest.refusal import HttpRefusal
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Json, KeeperEvent
-from nnilite.services.keeper_events import MOST_VALUES, count_values, read_batch
+from nnilite.services.keeper_events import MOST_VALUES, count_containers, count_values, read_batch
 
 EVENTS_MAX = 10_000
+_CURE = "send less at a time"
 
 
 def parse_batch(body: bytes) -> list[KeeperEvent]:
@@ -22,7 +23,7 @@ def parse_batch(body: bytes) -> list[KeeperEvent]:
 def parse_body(body: bytes) -> Json:
     """Parse what a keeper sends, which may be a hostile trial with its token. Raises: ConfigError, HttpRefusal."""
     if count_values(body) > MOST_VALUES:
-        raise HttpRefusal(413, f"a batch has at most {MOST_VALUES} values; send less at a time")
+        raise HttpRefusal(413, f"a batch has at most {MOST_VALUES} values; {_CURE}")
     return wire.loads(body)
 
 
@@ -32,5 +33,9 @@ def parse_events(batch: Json) -> list[KeeperEvent]:
     if not isinstance(events, list):
         raise ConfigError('the body must be {"events": [...]}', Place(field="events"))
     if len(events) > EVENTS_MAX:
-        raise HttpRefusal(413, f"a batch has at most {EVENTS_MAX} events; send less at a time")
+        raise HttpRefusal(413, f"a batch has at most {EVENTS_MAX} events; {_CURE}")
+    # Values of metrics are texts of their own, whose content is not among the values of the body.
+    texts = [str(event.get("value")) for event in events if isinstance(event, dict) and "value" in event]
+    if len(texts) > 1 and sum(map(count_containers, texts)) > MOST_VALUES:
+        raise HttpRefusal(413, f"the metrics of a batch have at most {MOST_VALUES} lists and objects; {_CURE}")
     return read_batch(events)

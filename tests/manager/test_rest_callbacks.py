@@ -207,6 +207,25 @@ def test_a_body_with_too_many_values_is_refused_before_it_is_parsed(client: Clie
     assert (reply.status, "send less" in reply.json["error"]) == (413, True)
 
 
+def _report(index: int, value: str) -> dict[str, Any]:
+    return {"type": "metric", "index": index, "kind": "PERIODICAL", "sequence": index, "value": value, "time": 1.0}
+
+
+def test_metrics_whose_texts_have_too_many_values_are_refused_before_they_are_parsed() -> None:
+    many = "[" + "[]," * 150_000 + "0]"
+    with pytest.raises(HttpRefusal, match="send less"):
+        parse_batch(json.dumps({"events": [_report(index, many) for index in range(2)]}).encode())
+    [alone] = parse_batch(json.dumps({"events": [_report(0, "[" + "[]," * 250_000 + "0]")]}).encode())
+    assert isinstance(alone, Reported)
+    assert (alone.value, alone.refused) == (None, "it has more than 200000 lists and objects")
+
+
+def test_brackets_in_strings_and_many_numbers_are_not_too_much() -> None:
+    texts = [json.dumps('[{"\\' * 150_000), json.dumps([0] * 300_000)]
+    events = parse_batch(json.dumps({"events": [_report(n, text) for n, text in enumerate(texts)]}).encode())
+    assert [event.refused for event in events if isinstance(event, Reported)] == ["", ""]
+
+
 _TEXT = st.text(alphabet='a,[{"\\')
 
 
