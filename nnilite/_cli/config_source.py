@@ -16,7 +16,7 @@ _CURE = "remove it; nothing needs it"
 def write_source(directory: Path, files: Iterable[Path]) -> None:
     """Record the files in the folder of their new experiment. Raises: OSError."""
     digests = {str(path.absolute()): _digest(path) for path in files}
-    write_json(directory / FILE_NAME, {"files": digests})
+    write_json(directory / FILE_NAME, {"files": {path: digest for path, digest in digests.items() if digest}})
 
 
 def list_changed(directory: Path) -> list[str]:

@@ -54,7 +54,7 @@ def create(options: argparse.Namespace) -> int:
         from nnilite._running import manager_process
 
         manager = access.read_manager_options(options)
-        config, files = _checked(options.config, options.first)
+        config, files = read_config(options.config, options.first)
         # It has what was imported here so far, and imports the rest of what a manager needs while this goes on.
         process = manager_process.fork()
     with process:
@@ -66,7 +66,7 @@ def _run_dry(options: argparse.Namespace) -> int:
         from nnilite._cli import access, dryrun
 
         manager = access.read_manager_options(options)
-        config, _ = _checked(options.config, options.first)
+        config, _ = read_config(options.config, options.first)
         config.check_algorithms()
     return dryrun.show(config, manager, as_json=options.json)
 
@@ -137,13 +137,16 @@ def packed(work: Work, done: int, total: int) -> None:
         work.goes_on("Starting")
 
 
-def _checked(path: Path, first: list[str]) -> tuple[CheckedConfig, list[Path]]:
+def read_config(path: Path, first: list[str]) -> tuple[CheckedConfig, list[Path]]:
     """Return the checked config of a file with more first trials, and the files that it is in. Raises: ConfigError."""
     from nnilite.config import load
+    from nnilite.units.path_rules import expand_home
 
     given = load(path)
     config = given.checked()
-    files = [path] if given.search_space_file is None else [path, given.search_space_file]
+    files = [path]
+    if given.search_space_file is not None:
+        files.append(path.parent / expand_home(given.search_space_file))
     return (_add_first(given, first) if first else config), files
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._cli import config_source
+from nnilite._cli import config_source, create
 from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._experiments.manager_state import find_manager_state
@@ -53,6 +53,15 @@ def test_a_resume_mentions_the_port_only_if_it_is_not_the_former_one(
     entry = dataclasses.replace(entry, port=8080)
     assert run(["resume", "abcd"]) == 0
     assert f"Port {former} was not free; this one is at port 8080." in capsys.readouterr().out
+
+
+def test_the_files_of_a_configuration_are_found_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "space.json").write_text('{"x": {"_type": "uniform", "_value": [0, 1]}}')
+    file = tmp_path / "exp.yaml"
+    file.write_text(
+        "searchSpaceFile: space.json\ntrialCommand: 'true'\ntrialConcurrency: 1\ntrainingService: {platform: local}\n"
+    )
+    assert create.read_config(file, [])[1] == [file, tmp_path / "space.json"]
 
 
 def test_a_resume_warns_of_a_configuration_that_has_changed_since(
