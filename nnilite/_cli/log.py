@@ -13,8 +13,8 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO
 
 from nnilite._cli import access, arguments, screen
 from nnilite._cli.terminal_output import TrialOutput
@@ -24,6 +24,7 @@ from nnilite._running.manager_client import Client
 from nnilite.errors import ConfigError, NotFound
 
 POLL_S = 0.3
+_START_BYTES = 64  # the time and more of a log's first line
 
 Read = Callable[[int], bytes]
 """Returns the bytes from an offset on, and none only if there are no more yet."""
@@ -72,8 +73,8 @@ def show_log(options: argparse.Namespace) -> None:
         return
     if not path.is_file():
         raise NotFound(f"Experiment {entry.id} has no log of the {name} yet ({path}).")
-    with path.open("rb") as file:
-        _print(options, _make_reader_of_file(file), lambda: False, lambda: os.fstat(file.fileno()).st_size)
+    with closing(_FollowedLog(path)) as log:
+        _print(options, log.read, lambda: False, log.find_place)
 
 
 def show_stream(options: argparse.Namespace) -> None:
@@ -205,13 +206,40 @@ def _make_reader_of_trial(manager: Client, trial: str, stream: str) -> Read:
     return lambda offset: manager.output(trial, stream, offset)[0]
 
 
-def _make_reader_of_file(file: BinaryIO) -> Read:
-    def read(offset: int) -> bytes:
-        file.seek(offset)
-        # A log may be larger than the memory.
-        return file.read(1 << 20)
+class _FollowedLog:
+    """A log of this machine, which the manager or a program like logrotate may cut or move while it is followed."""
 
-    return read
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("rb")
+        self._start = b""
+
+    def close(self) -> None:
+        self._file.close()
+
+    def read(self, offset: int) -> bytes:
+        self._file.seek(offset)
+        # A log may be larger than the memory.
+        return self._file.read(1 << 20)
+
+    def find_place(self, offset: int) -> int:
+        """Return where to read on after what has been printed up to `offset`."""
+        size = os.fstat(self._file.fileno()).st_size
+        if size == offset and self._has_successor():
+            self._file.close()
+            self._file = self._path.open("rb")
+            offset = size = 0
+        former, self._start = self._start, os.pread(self._file.fileno(), _START_BYTES, 0)
+        if size >= offset:
+            return offset
+        # The manager's cut keeps the beginning, which has been printed. A rotation leaves only what is new.
+        return size if former and self._start.startswith(former) else 0
+
+    def _has_successor(self) -> bool:
+        try:
+            return not os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            return False
 
 
 def _ended(manager: Client, trial: str) -> bool:
@@ -219,11 +247,11 @@ def _ended(manager: Client, trial: str) -> bool:
 
 
 def _print(
-    options: argparse.Namespace, read: Read, ended: Callable[[], bool], size: Callable[[], int] | None = None
+    options: argparse.Namespace, read: Read, ended: Callable[[], bool], find_place: Callable[[int], int] | None = None
 ) -> None:
     """Print the requested part, then, with --follow, all further output until `ended` or Ctrl-C.
 
-    `size`: of a log that may be cut while it is followed; then what comes after the cut is printed.
+    `find_place` returns where to read on, by the offset, in a log that may be cut while it is followed.
     """
     out = _Text(options, options.stream)
     offset = 0
@@ -239,7 +267,7 @@ def _print(
     while True:
         # Asked before the read, or the output between the two would be lost.
         over = ended() if options.follow else True
-        offset = min(offset, size()) if size is not None else offset
+        offset = find_place(offset) if find_place is not None else offset
         while data := read(offset):
             offset += len(data)
             out.write(data)

@@ -7,8 +7,10 @@ import asyncio
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,26 +80,48 @@ async def test_a_log_that_cannot_be_cut_is_said_once(
     assert "a log cannot be cut" in said[0].getMessage()
 
 
-def test_who_follows_a_log_reads_on_after_a_cut(
+@pytest.fixture
+def printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    path = tmp_path / "tuner.log"
-    path.write_bytes(b"before the cut\n" * 10)
+) -> Callable[[Callable[[Path], None]], bytes]:
+    """What is printed by who follows a log that is changed in between, after the ten lines that it has at first."""
 
-    def steps() -> Iterator[bool]:
-        yield False
-        path.write_bytes(b"before\n")
-        yield False
-        with path.open("ab") as more:
-            more.write(b"after the cut\n")
-        yield True
+    def run(change: Callable[[Path], None]) -> bytes:
+        path = tmp_path / "tuner.log"
+        path.write_bytes(b"before the cut\n" * 10)
 
-    monkeypatch.setattr(cli_log, "POLL_S", 0.0)
-    options = argparse.Namespace(json=False, stream="tuner", head=None, tail=None, follow=True)
-    ended = steps()
-    with path.open("rb") as file:
-        cli_log._print(options, cli_log._make_reader_of_file(file), lambda: next(ended), lambda: path.stat().st_size)
-    assert capsysbinary.readouterr().out == b"before the cut\n" * 10 + b"after the cut\n"
+        def steps() -> Iterator[bool]:
+            yield False
+            change(path)
+            yield False
+            with path.open("ab") as more:
+                more.write(b"after the cut\n")
+            yield True
+
+        monkeypatch.setattr(cli_log, "POLL_S", 0.0)
+        options = argparse.Namespace(json=False, stream="tuner", head=None, tail=None, follow=True)
+        ended = steps()
+        with closing(cli_log._FollowedLog(path)) as log:
+            cli_log._print(options, log.read, lambda: next(ended), log.find_place)
+        return capsysbinary.readouterr().out.removeprefix(b"before the cut\n" * 10)
+
+    return run
+
+
+def test_who_follows_a_log_reads_on_after_a_cut(printed: Any) -> None:
+    assert printed(lambda path: path.write_bytes(b"before the cut\n" * 5)) == b"after the cut\n"
+
+
+def test_who_follows_a_log_that_is_rotated_by_a_copy_misses_no_line(printed: Any) -> None:
+    assert printed(lambda path: path.write_bytes(b"new\n")) == b"new\nafter the cut\n"
+
+
+def test_who_follows_a_log_that_is_moved_reads_the_next_one(printed: Any) -> None:
+    def move(path: Path) -> None:
+        path.rename(path.with_suffix(".1"))
+        path.write_bytes(b"new\n")
+
+    assert printed(move) == b"new\nafter the cut\n"
 
 
 @pytest.mark.process
