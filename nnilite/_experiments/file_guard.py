@@ -148,7 +148,7 @@ class Guard:
                     os.dup2(file, stream)
             finally:
                 os.close(file)
-            log.warning("%s was removed while the manager runs; what it held is gone", self._log_file)
+            log.warning("%s was removed or moved while the manager runs; it writes a new one", self._log_file)
 
     def _keep_files(self) -> None:
         with self._writing:

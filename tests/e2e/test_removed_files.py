@@ -154,6 +154,14 @@ def test_what_others_find_a_manager_by_is_made_again(start: Any) -> None:
     managers.stop(registry.find(running.entry.id))
 
 
+def test_a_log_that_was_rotated_by_a_move_is_continued_in_a_new_file(start: Any) -> None:
+    running = start(SLOW, maxTrialNumber=1)
+    former = (running.directory / "log" / "manager.log").rename(running.directory / "log" / "manager.log.1")
+    running.wait_for(lambda: (running.directory / "log" / "manager.log").exists())
+    running.wait_for(lambda: "was removed or moved while the manager runs" in log_of(running))
+    assert former.read_text()
+
+
 def test_trials_start_without_the_keeper_that_was_deleted(start: Any) -> None:
     running = start(maxTrialNumber=1)
     running.wait("DONE")
