@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nnilite._sdk.safe_text import safe_repr
+from nnilite._search.forked_search import LostLock, watch_forks
 from nnilite._search.outcomes import call_back, is_never_a_result
 from nnilite._search.result_values import (
     calls_of,
@@ -114,7 +115,8 @@ class Search:
             constraints=tuple(constraints),
             result_constraints=self._limits.texts,
         )
-        self._lock = threading.RLock()
+        self._lock: threading.RLock | LostLock = threading.RLock()
+        watch_forks(self)
         self._trials: dict[str, Trial] = {}
         self._reported: dict[str, list[Json]] = {}
         self._calls: list[Call] = []
@@ -158,6 +160,7 @@ class Search:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock, self._loops, self._stop_reasons = threading.RLock(), [], {}
+        watch_forks(self)
         if isinstance(self._plan.tuner, str):
             self._tuner = self._plan.make_tuner()
             self._tuner.update_search_space(self._plan.space)

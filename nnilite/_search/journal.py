@@ -111,6 +111,8 @@ class Journal:
         if self._store is not None and (connection := self._store.file.release()) is not None:
             _LEFT.append(connection)
         self._presence.forget()
+        if (lock := self._turn() if self._turn is not None else None) is not None:
+            lock.leave_to_parent()
         self._forget()
 
     # ------------------------------------------------------------ turns
@@ -311,6 +313,10 @@ class _Lock:
             fcntl.flock(self._file, fcntl.LOCK_UN)  # a forked process may have this file open, too
             self._file.close()
         self._is_held = False
+
+    def leave_to_parent(self) -> None:
+        """Let go of the file in a forked process, which would keep it locked if its parent is killed."""
+        self._file.close()
 
 
 _OWN = ("_store", "_presence", "_mine", "_runs", "_turn")
