@@ -275,6 +275,7 @@ class Experiment:
 
         if self._client is not None:
             raise Conflict(f"Experiment {self.id} has been started already.")
+        began = time.time()
         with self._starting():
             planned = experiment_function.planned(self.config, self.id, function, **options)
             self._attach(planned.begin(self._options(port, debug)), keep=False)
@@ -285,7 +286,7 @@ class Experiment:
         try:
             function_run.change_limits(self._manager, planned)
             if wait_completion:
-                run = function_run.FunctionRun(self._known(), self._manager, ended)
+                run = function_run.FunctionRun(self._known(), self._manager, ended, began)
                 experiment_function.follow(run, options.get("timeout_s"), shown)
                 if self._client is not None:
                     self._entry, self._client = run.entry, run.client

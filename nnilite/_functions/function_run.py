@@ -152,14 +152,16 @@ class FunctionRun:
     """An experiment that runs and calls a function, followed by this program.
 
     `ended` is called with each trial that has ended, in the order of the ends, but not with those
-    that had ended before a resume.
+    that had ended before a resume, at `began` in seconds since the epoch.
     """
 
-    def __init__(self, entry: RegistryEntry, client: Client, ended: Callable[[Trial], None]) -> None:
+    def __init__(self, entry: RegistryEntry, client: Client, ended: Callable[[Trial], None], began: float) -> None:
         self.entry = entry
         self.client = client
         self._ended = ended
-        self._known = {one["id"] for one in client.trials() if TrialState(one["state"]).ended}
+        # A trial may have ended since then, before this program has come so far.
+        before = (one for one in client.trials() if TrialState(one["state"]).ended and (one["ended"] or 0) < began)
+        self._known = {one["id"] for one in before}
         self._succeeded = False
         self._heard: dict[str, int] = {}  # how much was read of what the first trials say, by trial
         self._printed: set[str] = set()
@@ -298,12 +300,13 @@ def running(
 
     `tell` is called with a sentence now and then.
     """
+    began = time.time()
     with managers.starting(experiment.id):
         entry = experiment.begin(ManagerOptions(port=0))
     run = None
     try:
         tell(f"Experiment {entry.id} is at {managers.find_page_address(entry)}, kept in {entry.directory}")
-        run = FunctionRun(entry, managers.connect(entry), ended)
+        run = FunctionRun(entry, managers.connect(entry), ended, began)
         yield run
         with suppress(Unreachable):  # it was stopped meanwhile
             if final_delivery.may_owe(run.client.profile()):

@@ -25,6 +25,7 @@ from nnilite._search.plan import Plan
 from nnilite.config import ExperimentConfig, ServiceConfig
 from nnilite.errors import ConfigError, Conflict, NniliteError, ServiceError
 from nnilite.records import Trial, TrialState
+from stand_in_manager import TRIAL
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
@@ -201,7 +202,7 @@ def test_what_a_trial_prints_does_not_control_the_terminal_of_the_program(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     entry = RegistryEntry("rates", "", tmp_path, "local")
-    run = FunctionRun(entry, cast(Any, OneFailure()), lambda trial: None)
+    run = FunctionRun(entry, cast(Any, OneFailure()), lambda trial: None, 0.0)
     run._tell_failure(Trial("t0", 0, {}, state=TrialState.FAILED, reason="exit code 1: \x1b]0;title\x07"))
     (line,) = caplog.messages
     assert "ValueError: odd" in line
@@ -209,6 +210,17 @@ def test_what_a_trial_prints_does_not_control_the_terminal_of_the_program(
     refused = call_program.REFUSED + "no module \x9b2J"
     with pytest.raises(NniliteError, match=r"no module \\x9b2J"):
         run._tell_failure(Trial("t1", 1, {}, state=TrialState.FAILED, reason=refused))
+
+
+def test_a_trial_that_ends_before_the_program_follows_is_told_and_one_before_a_resume_is_not() -> None:
+    class Manager:
+        def trials(self, **_: Any) -> list[dict[str, Any]]:
+            return [{**TRIAL, "id": "fast", "ended": 12.0}, {**TRIAL, "id": "before", "ended": 8.0}]
+
+    told: list[str] = []
+    run = FunctionRun(None, Manager(), lambda trial: told.append(trial.id), 10.0)  # type: ignore[arg-type]
+    run._look({"counts": {"SUCCEEDED": 2}})
+    assert told == ["fast"]
 
 
 def test_output_that_its_platform_cannot_give_now_does_not_end_a_run() -> None:
@@ -219,7 +231,7 @@ def test_output_that_its_platform_cannot_give_now_does_not_end_a_run() -> None:
         def output(self, *_: Any, **__: Any) -> None:
             raise ServiceError("slurm is not open")
 
-    run = FunctionRun(None, Manager(), print)  # type: ignore[arg-type]
+    run = FunctionRun(None, Manager(), print, 0.0)  # type: ignore[arg-type]
     run._listen()
     run._tell_failure(Trial("a", 0, {}, state=TrialState.FAILED, reason="it failed"))
 
