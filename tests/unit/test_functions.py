@@ -217,6 +217,9 @@ def test_a_trial_that_ends_before_the_program_follows_is_told_and_one_before_a_r
         def trials(self, **_: Any) -> list[dict[str, Any]]:
             return [{**TRIAL, "id": "fast", "ended": 12.0}, {**TRIAL, "id": "before", "ended": 8.0}]
 
+        def output(self, *_: Any, **__: Any) -> tuple[bytes, int]:
+            return b"", 0
+
     told: list[str] = []
     run = FunctionRun(None, Manager(), lambda trial: told.append(trial.id), 10.0)  # type: ignore[arg-type]
     run._look({"counts": {"SUCCEEDED": 2}})
