@@ -16,6 +16,7 @@ A platform gives logs in its own way, so a service writes one method, which asks
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -52,6 +53,7 @@ class JobLog(ABC):
         self._whole: dict[str, tuple[int, bytes]] = {}  # how much of each part is known, and the end of that
         self._fresh: list[KeeperEvent] = []
         self._marked: list[bytes] = []  # lines of the keeper that are not parsed yet
+        self._sharing = threading.Lock()  # of these two lists, with the thread that parses
         self._reading = asyncio.Lock()
 
     @property
@@ -89,7 +91,8 @@ class JobLog(ABC):
     def events(self, with_output: bool) -> Sequence[KeeperEvent]:
         """Return what is new since the last time, the end last. `with_output`: what the trial has printed, too."""
         self._parse()
-        found, self._fresh = self._fresh, []
+        with self._sharing:
+            found, self._fresh = self._fresh, []
         return [event for event in found if with_output or not isinstance(event, Output)]
 
     # ------------------------------------------------------------ feeding
@@ -130,11 +133,13 @@ class JobLog(ABC):
 
     def _parse(self) -> None:
         """Parse the lines of the keeper."""
-        marked, self._marked = self._marked, []
-        for event in read_log(b"\n".join(marked)) if marked else ():
-            if isinstance(event, Exited):
-                self._exited = event
-            self._fresh.append(event)
+        with self._sharing:
+            marked, self._marked = self._marked, []
+        found = list(read_log(b"\n".join(marked))) if marked else []
+        ends = [event for event in found if isinstance(event, Exited)]
+        with self._sharing:
+            self._fresh += found
+            self._exited = ends[-1] if ends else self._exited
 
     def _print(self, data: bytes) -> None:
         data = data[: max(0, _KEPT_BYTES - len(self.output))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -58,3 +58,18 @@ async def test_the_end_is_known_as_soon_as_its_line_has_come() -> None:
     log.add(EXIT + b"\n")
     assert log.exited is not None
     assert log.exited.code == 3
+
+
+async def test_what_a_thread_parses_comes_whole_to_who_asks_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Sequence[object]] = []
+
+    def read(text: bytes) -> Iterator[object]:
+        for line in text.split(b"\n"):
+            yield line
+            asked.append(log.events(True))
+
+    monkeypatch.setattr(job_log, "read_log", read)
+    log = Log(b"\n".join([EXIT] * 3) + b"\n")
+    await log.follow()
+    assert len(log.events(True)) == 3
+    assert asked == [[], [], []]
