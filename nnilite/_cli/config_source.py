@@ -11,6 +11,7 @@ from nnilite.errors import NniliteError
 
 FILE_NAME = "config-source.json"
 _CURE = "remove it; nothing needs it"
+_MOST_FILES = 2  # the configuration and its search space; a stranger's experiment may name any number of large ones
 
 
 def write_source(directory: Path, files: Iterable[Path]) -> None:
@@ -25,7 +26,7 @@ def list_changed(directory: Path) -> list[str]:
         known = read_document(directory / FILE_NAME, _CURE).fields.get("files")
     except (FileNotFoundError, NniliteError):  # the experiment was created elsewhere, or by an earlier version
         return []
-    if not isinstance(known, dict):
+    if not isinstance(known, dict) or len(known) > _MOST_FILES:
         return []
     return [path for path, digest in known.items() if _digest(Path(path)) not in ("", digest)]
 

@@ -70,20 +70,23 @@ def test_a_resume_warns_of_a_configuration_that_has_changed_since(
     directory = make("abcd", running=False, state="STOPPED")
     (entry,) = registry.entries()
     monkeypatch.setattr("nnilite._running.launch.resume", lambda *_, **__: entry)
-    files = [tmp_path / name for name in ("exp.yaml", "space.json", "gone.yaml")]
+    files = [tmp_path / name for name in ("exp.yaml", "space.json")]
     for file in files:
         file.write_text("of the start")
     config_source.write_source(directory, files)
     assert run(["resume", "abcd"]) == 0
     assert "has changed" not in capsys.readouterr().err
     files[0].write_text("changed")
-    files[2].unlink()
-    os.mkfifo(files[2])  # opening it would wait
+    files[1].unlink()
+    os.mkfifo(files[1])  # opening it would wait
     assert run(["resume", "abcd"]) == 0
     (warning,) = [line for line in capsys.readouterr().err.splitlines() if "has changed" in line]
     assert f"{files[0]} has changed since the experiment was created, and a resume does not read it" in warning
     (directory / config_source.FILE_NAME).write_text('{"files": {"x": []}}')
     assert run(["resume", "abcd"]) == 0
+    named = {str(files[0]): "other", **{f"/{number}": "" for number in range(2)}}  # by a stranger
+    (directory / config_source.FILE_NAME).write_text(json.dumps({"files": named}))
+    assert config_source.list_changed(directory) == []
 
 
 def test_the_status_tells_why_trials_wait(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
