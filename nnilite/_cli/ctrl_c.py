@@ -22,11 +22,17 @@ class ImmediateExit:
     """
 
     def __enter__(self) -> None:
-        self._handles = signal.getsignal(signal.SIGINT) is signal.default_int_handler and _handle(_quit)
+        self._process = os.getpid()
+        self._handles = signal.getsignal(signal.SIGINT) is signal.default_int_handler and _handle(self._quit)
 
     def __exit__(self, *_: object) -> None:
         if self._handles:
             _handle(signal.default_int_handler)
+
+    def _quit(self, number: int, frame: object) -> None:
+        if os.getpid() == self._process:  # a process that was forked meanwhile gets the same Ctrl-C
+            os.write(2, b"Interrupted; nothing was started.\n")
+        os._exit(INTERRUPTED)
 
 
 class TermAsCtrlC:
@@ -77,8 +83,3 @@ def _handle(handler: object, number: int = signal.SIGINT) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _quit(number: int, frame: object) -> None:
-    os.write(2, b"Interrupted; nothing was started.\n")
-    os._exit(INTERRUPTED)

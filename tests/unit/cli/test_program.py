@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -214,3 +215,16 @@ def test_names_of_any_characters_are_written_whatever_the_encoding_of_the_output
     assert name.encode(encoding, "backslashreplace").decode(encoding) in listed
     told = subprocess.run([*command, "--json"], capture_output=True, check=True).stdout.decode(encoding)
     assert json.loads(told)[0]["name"] == name
+
+
+@pytest.mark.process
+def test_ctrl_c_is_answered_once_while_a_manager_is_forked() -> None:
+    program = "import os, signal; from nnilite._cli import ctrl_c\nwith ctrl_c.ImmediateExit():\n    os.fork()\n"
+    program += "    os.write(1, b'ready\\n')\n    signal.pause()"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdout=pipe, stderr=pipe, start_new_session=True) as ran:
+        assert ran.stdout is not None
+        assert [ran.stdout.readline() for _ in range(2)] == [b"ready\n"] * 2
+        os.killpg(ran.pid, signal.SIGINT)
+        _, err = ran.communicate(timeout=30)
+    assert (ran.returncode, err) == (130, b"Interrupted; nothing was started.\n")
