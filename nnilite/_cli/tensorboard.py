@@ -76,10 +76,16 @@ def find_event_folder(entry: RegistryEntry) -> Path:
     tracker = next((one for one in config.trackers if one.name == "tensorboard"), None)
     if tracker is None:
         folder = entry.directory / "trials"
-        if next(folder.rglob("*.tfevents.*"), None) is None:
+        if not has_event_files(folder):
             raise NotFound(
                 f"Experiment {entry.id} has no tracker `tensorboard`, and no trial has written event files to its "
                 "$NNI_OUTPUT_DIR; add `trackers: [{name: tensorboard}]` to the config of the next one."
             )
         return folder
     return Path(tracker.directory or entry.directory / "trackers" / "tensorboard")
+
+
+# `os.walk` passes over folders that a trial removes meanwhile; `rglob` raises.
+def has_event_files(folder: Path) -> bool:
+    """Return whether there are event files anywhere below a folder."""
+    return any(".tfevents." in name for _, _, names in os.walk(folder) for name in names)

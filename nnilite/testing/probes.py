@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -16,6 +17,12 @@ def quoted(path: Path) -> str:
 def python(program: str) -> str:
     """Return a shell command that runs a Python program; arguments may follow."""
     return " ".join([shlex.quote(sys.executable), "-c", shlex.quote(program)])
+
+
+# `os.walk` passes over folders that are removed while it looks; `rglob` raises.
+def files_below(folder: Path) -> list[Path]:
+    """Return all files below a folder, sorted, also while others write and remove there."""
+    return sorted(Path(place, name) for place, _, names in os.walk(folder) for name in names)
 
 
 def holds(path: Path, text: str) -> bool:

@@ -21,7 +21,7 @@ import pytest
 from nnilite.errors import Conflict, NotFound, ServiceError
 from nnilite.service import JobState, ServiceContext, TrainingService
 from nnilite.testing.bench import ServiceBench, eventually
-from nnilite.testing.probes import command_lines, holds, quoted
+from nnilite.testing.probes import command_lines, files_below, holds, quoted
 from nnilite.testing.trial_contract import TrialContract
 
 
@@ -346,7 +346,7 @@ class ServiceContract(TrialContract):
         name = bench.run("sleep 60")
         bench.wait(name, JobState.RUNNING)
         token = bench.received(name).token
-        open_files = [path for path in bench.folder.rglob("*") if path.is_file() and holds(path, token)]
+        open_files = [path for path in files_below(bench.folder) if holds(path, token)]
         assert not [path for path in open_files if path.stat().st_mode & 0o077]
 
     def test_removing_an_ended_job_leaves_no_token_behind(self, bench: ServiceBench) -> None:
@@ -355,4 +355,4 @@ class ServiceContract(TrialContract):
         for _ in range(2):  # a manager that dies over it asks again
             bench.call(bench.service.remove(bench.handles[name]))
         token = bench.received(name).token
-        eventually(lambda: not any(holds(path, token) for path in bench.folder.rglob("*") if path.is_file()))
+        eventually(lambda: not any(holds(path, token) for path in files_below(bench.folder)))

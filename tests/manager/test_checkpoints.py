@@ -20,6 +20,7 @@ from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, keep_tidy,
 from nnilite._engine import messages
 from nnilite.errors import NoCapacity
 from nnilite.records import Attempt, Trial, TrialState
+from nnilite.testing.probes import files_below
 from waiting import eventually_async
 
 
@@ -35,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def left(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.pt"))
+    return [str(path.relative_to(folder)) for path in files_below(folder) if path.suffix == ".pt"]
 
 
 def rules(best: str | None = "a", live: tuple[str, ...] = ()) -> Any:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import processes
+from nnilite.testing.probes import files_below
 from platforms.aml.azurite import ACCOUNT, KEY, Azurite
 
 if TYPE_CHECKING:
@@ -115,10 +116,9 @@ class Mount:
 
     def _files(self) -> dict[Path, tuple[int, int]]:
         found = {}
-        for path in self.folder.rglob("*"):
+        for path in files_below(self.folder):
             with suppress(FileNotFoundError):
-                if path.is_file():
-                    found[path] = (path.stat().st_size, path.stat().st_mtime_ns)
+                found[path] = (path.stat().st_size, path.stat().st_mtime_ns)
         return found
 
 
@@ -175,7 +175,7 @@ class JobRun(threading.Thread):
         self._sync(logs, list(mounts.values()))
         if not self._taken_away:
             for directory in directories:
-                for path in (path for path in (directory / "outputs").rglob("*") if path.is_file()):
+                for path in files_below(directory / "outputs"):
                     blobs.put(f"ExperimentRun/dcid.{job.name}/{path.relative_to(directory)}", path.read_bytes())
         codes = [process.returncode for process in self._processes]
         code = next((code if code > 0 else 128 - code for code in codes if code), 0)

@@ -8,11 +8,13 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nnilite._cli import config_source, create
 from nnilite._cli.nnictl import run
+from nnilite._cli.tensorboard import has_event_files
 from nnilite._experiments import registry
 from nnilite._experiments.manager_state import find_manager_state
 from stand_in_manager import PROFILE, TRIAL, Make, StandIn
@@ -186,6 +188,22 @@ def test_all_are_deleted_of_which_none_is_stopped(make: Make, capsys: pytest.Cap
     make("abcd", state="VIEWED")
     assert run(["experiment", "delete", "--all"]) == 0
     assert capsys.readouterr().out == "There is no stopped experiment.\n"
+
+
+def test_a_folder_that_goes_while_event_files_are_looked_for_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, look = tmp_path / "trial", os.scandir
+    gone.mkdir()
+
+    def removing(folder: str | Path) -> Any:
+        if Path(folder) == gone:
+            gone.rmdir()
+        return look(folder)
+
+    monkeypatch.setattr(os, "scandir", removing)
+    assert not has_event_files(tmp_path)
+    assert not gone.exists()
 
 
 @pytest.mark.parametrize(("word", "cure"), [("start", "`nnictl tensorboard ID` opens it"), ("stop", "Ctrl-C ends it")])
