@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import search_tables
 from benchmarks.search_published import alone, crowded
-from benchmarks.search_shares import RESULTS, find_notes, read_runs, share
+from benchmarks.search_shares import RESULTS, read_runs, share, write_page
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,6 @@ To repeat it: `pip install 'nnilite[bench]'`, then in a checkout `python -m benc
 
 With 16 trials at once, 15 have no result yet when the next one is proposed. The last rows show what that alone costs:
 the regret of one trial at a time after that many fewer results.
-
 """
 
 
@@ -126,8 +125,7 @@ def main(arguments: list[str]) -> int:
     if args.write:
         options = "--development " if args.development else ""
         options += f"--results {args.results} " if args.results < RESULTS[-1] else ""
-        about = ABOUT.format(options=options)
-        PAGE.write_text(about + text + "\n" + find_notes(PAGE), "utf-8")
+        write_page(PAGE, ABOUT.format(options=options), text)
     return 0
 
 

@@ -67,12 +67,11 @@ tables and seeds.
 
 To repeat it, run `pip install 'nnilite[bench]'`, then `python -m benchmarks.search_shares --write` in a checkout. Ten
 seeds take three hours of processor time. `python -m benchmarks.model_record` trains the models again. With `@4` and
-`@16`, 4 or 16 trials run at once, and one in five dies. Solvers may have different numbers of seeds, so compare their
-means in the first table only.
+`@16`, 4 or 16 trials run at once, and one in five dies. Solvers may have different numbers of seeds, so compare
+their shares, not their mean regrets.
 
 `every combination` does not search: it trains each combination of the table once, and takes the one with the smallest
 loss. Its regret comes from noise alone.
-
 """
 ABOUT_SEEN = """\
 The search alone, without the choice by noisy losses. Here the regret is that of the smallest loss itself: 0 for the
@@ -253,10 +252,11 @@ def group_tables(*, development: bool) -> dict[str, list[Name]]:
     }
 
 
-def find_notes(page: Path) -> str:
-    """Return what a person has written at the end of a report page about the run, so that a new run keeps it."""
-    _, mark, notes = page.read_text("utf-8").partition("\nWhat this run shows")
-    return mark + notes
+def write_page(page: Path, about: str, figures: str) -> None:
+    """Write a report page. What a person wrote about the run stays above the figures, and may need a new look."""
+    _, mark, rest = page.read_text("utf-8").partition("\n## What this run shows\n")
+    notes = mark + rest.partition("\n## Figures\n")[0]
+    page.write_text(f"{about}{notes}\n## Figures\n\n{figures}\n", "utf-8")
 
 
 def read_runs(file: Path) -> dict[Any, list[float]]:
@@ -294,7 +294,7 @@ def main(arguments: list[str]) -> int:
     text = report(runs, groups)
     (args.out / "shares.md").write_text(text + "\n", "utf-8")
     if args.write:
-        PAGE.write_text(ABOUT + text + "\n" + find_notes(PAGE), "utf-8")
+        write_page(PAGE, ABOUT, text)
     print(text)
     return 0
 

@@ -31,8 +31,8 @@ from typing import NamedTuple
 
 from benchmarks import learning_tables
 from benchmarks.learning_tables import LearningTable
-from benchmarks.search_shares import ABOUT_HELD_OUT, PAGES, find_notes
-from benchmarks.stopping_report import GUARDED, find_whole, report, report_safety
+from benchmarks.search_shares import ABOUT_HELD_OUT, PAGES, write_page
+from benchmarks.stopping_report import ABOUT, ABOUT_SAFETY, GUARDED, find_whole, report, report_safety
 from benchmarks.stopping_trials import METHODS, SimulatedTrial, Source
 
 WHOLE_TRIALS = 100
@@ -149,12 +149,13 @@ def main(arguments: list[str]) -> int:
     ]
     _work([job for job in jobs if job not in runs], runs, file, args)
     if args.safety:
-        text, name = report_safety(runs, tables), "stopping-safely.md"
+        about, text, name = ABOUT_SAFETY, report_safety(runs, tables), "stopping-safely.md"
     else:
-        text, name = report(runs, tables, "development" if args.development else "held out"), "early-stopping.md"
-    (args.out / name).write_text(text, "utf-8")
+        kind = "development" if args.development else "held out"
+        about, text, name = ABOUT, report(runs, tables, kind), "early-stopping.md"
+    (args.out / name).write_text(text + "\n", "utf-8")
     if args.write:
-        (PAGES / name).write_text(text + find_notes(PAGES / name), "utf-8")
+        write_page(PAGES / name, about, text)
     print(text)
     return 0
 

@@ -42,16 +42,16 @@ Pair = tuple["NDArray[np.float64]", "NDArray[np.float64]"]  # table x seed x fig
 
 
 def report(runs: Runs, tables: Sequence[str], kind: str) -> str:
-    """The whole page."""
-    lines = [ABOUT, f"{len(tables)} tables ({kind}): {', '.join(tables)}."]
+    """Return the shares with each number of workers."""
+    lines = [f"{len(tables)} tables ({kind}): {', '.join(tables)}."]
     for workers in sorted({job.workers for job in runs}):
         part = {job: runs[job] for job in runs if job.workers == workers and job.table in tables}
-        lines += ["", f"## {workers} at once", "", *_list_shares(part, tables)]
-    return "\n".join(lines) + "\n"
+        lines += ["", f"### {workers} at once", "", *_list_shares(part, tables)]
+    return "\n".join(lines)
 
 
 ABOUT_SAFETY = """\
-# Is the assessor Auto safe
+# How safe the assessor Auto is
 
 This page shows the mean regret over the whole time with the [assessor](../assessors.md) `Auto`, as a share of the
 regret of the same tuner with whole trials, separately for each table of [learning curves](early-stopping.md): 0.95
@@ -65,16 +65,16 @@ GUARDED = ", Auto"  # the methods with the assessor
 
 
 def report_safety(runs: Runs, tables: Sequence[str]) -> str:
-    """The page on the assessor Auto: a row for each tuner and table, a column for each number of workers."""
+    """Return the shares with the assessor Auto: a row for each tuner and table, a column for each number of workers."""
     crowds = sorted({job.workers for job in runs})
-    lines = [ABOUT_SAFETY, "| tuner | table | " + " | ".join(f"{crowd} at once" for crowd in crowds) + " |"]
+    lines = ["| tuner | table | " + " | ".join(f"{crowd} at once" for crowd in crowds) + " |"]
     lines.append("| --- " * (len(crowds) + 2) + "|")
     for method in dict.fromkeys(job.method for job in runs if job.method.endswith(GUARDED)):
         tuner = method.removesuffix(GUARDED)
         for table in tables:
             cells = [_judge(runs, method, tuner, table, crowd) for crowd in crowds]
             lines.append(f"| {tuner} | {table} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _judge(runs: Runs, method: str, whole: str, table: str, workers: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from benchmarks.search_front_problems import PROBLEMS, goal, hypervolume
 from benchmarks.search_fronts import BASELINE, OPTUNA_GP, OURS, list_jobs, report
 from benchmarks.search_limits import PROBLEMS as LIMITED
-from benchmarks.search_shares import find_notes
 
 
 @pytest.mark.parametrize(
@@ -65,11 +63,3 @@ def test_the_slow_gp_of_optuna_has_seeds_of_its_own(monkeypatch: pytest.MonkeyPa
         jobs = list_jobs(options)
         assert {seed for label, _, seed in jobs if label == OPTUNA_GP} == seeds
         assert {seed for label, _, seed in jobs if label == OURS} == {0, 1, 2}
-
-
-def test_notes_on_a_run_stay_on_its_page(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# Page\n\n| 1 |\n\nWhat this run shows:\n\n- It is level.\n", "utf-8")
-    assert find_notes(page) == "\nWhat this run shows:\n\n- It is level.\n"
-    page.write_text("# Page\n", "utf-8")
-    assert find_notes(page) == ""

@@ -11,6 +11,7 @@ from benchmarks import search_shares, search_tables
 from benchmarks.model_tables import ModelTable
 
 np = pytest.importorskip("numpy")
+NOTES = "\n## What this run shows\n\n- It is level.\n\n"
 
 
 def test_the_page_gets_the_figures_and_keeps_its_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +19,7 @@ def test_the_page_gets_the_figures_and_keeps_its_notes(tmp_path: Path, monkeypat
     monkeypatch.setattr(search_tables, "prepare", lambda held_out: names)
     monkeypatch.setattr(search_tables, "list_models", lambda: [("svm", "odd")])
     monkeypatch.setattr(search_shares, "PAGE", tmp_path / "default.md")
-    search_shares.PAGE.write_text("# Old\n\nWhat this run shows:\n\n- It is level.\n", "utf-8")
+    search_shares.PAGE.write_text(f"# Old\n{NOTES}## Figures\n\n| old |\n", "utf-8")
     regrets = {search_shares.BASELINE: 0.399, "nnilite Auto": 0.199}
     runs = [[(label, *name, 0), [regret] * 3] for label, regret in regrets.items() for name in names]
     runs += [[(label, "svm", "odd", 0), [0.399] * 3] for label in regrets]
@@ -34,7 +35,10 @@ def test_the_page_gets_the_figures_and_keeps_its_notes(tmp_path: Path, monkeypat
     assert "| HPOBench | 2 | 0.50 | 0.50 | 0.50 |" in text
     assert "| svm | 1 | 1.00 | 1.00 | 1.00 |" in text
     assert "| svm odd | 0.3990 | 0.3990 |" in text
-    assert text.endswith("|\n\nWhat this run shows:\n\n- It is level.\n")
+    about, figures = text.split(NOTES)
+    assert about.count("\n\n") > 2
+    assert figures.startswith("## Figures\n\n")
+    assert "old" not in figures
 
 
 def test_noise_is_told_from_the_search(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from benchmarks.search_shares import share
 from benchmarks.stopping_report import report
 
 WHOLE = "nnilite Random"
+NOTES = "\n## What this run shows\n\n- It is level.\n\n"
 
 
 @pytest.mark.parametrize("name", learning_tables.NAMES)
@@ -76,7 +77,7 @@ def test_the_page_gets_the_figures_and_keeps_its_notes(tmp_path: Path, monkeypat
     monkeypatch.setattr(stopping, "PAGES", tmp_path)
     page, out = tmp_path / "early-stopping.md", tmp_path / "out"
     out.mkdir()
-    page.write_text("# Old\n\nWhat this run shows:\n\n- It is level.\n", "utf-8")
+    page.write_text(f"# Old\n{NOTES}## Figures\n\n| old |\n", "utf-8")
     runs = [[(WHOLE, name, 1, 0), (0.5, 0.6, 0.25, 100, 7)] for name in learning_tables.HELD_OUT]
     (out / "runs.jsonl").write_text("\n".join(map(json.dumps, runs)), "utf-8")
     part = ["--methods", WHOLE, "--workers", "1", "--seeds", "0", "--out", str(out)]
@@ -84,7 +85,10 @@ def test_the_page_gets_the_figures_and_keeps_its_notes(tmp_path: Path, monkeypat
     text = page.read_text("utf-8")
     assert text.startswith("# Early stopping\n")
     assert f"| {WHOLE} | 1 | 100, 7 |" in text
-    assert text.endswith("|\n\nWhat this run shows:\n\n- It is level.\n")
+    about, figures = text.split(NOTES)
+    assert about.count("\n\n") > 2
+    assert figures.startswith("## Figures\n\n")
+    assert "old" not in figures
 
 
 def test_the_page_is_not_written_for_the_development_tables(capsys: pytest.CaptureFixture[str]) -> None:
