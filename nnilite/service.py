@@ -229,7 +229,7 @@ CHECKPOINTS_STAY = tuple(
 """For services whose trials write checkpoints where the manager cannot delete them."""
 
 
-def callback_is_unused(why: str = "trials report by the log and need no address") -> IgnoredOption:
+def callback_is_unused(why: str = "trials report through the log and need no address") -> IgnoredOption:
     """Return what services declare that need `nniManagerIp` only where trials call the manager."""
     return IgnoredOption(
         "nniManagerIp", why, "with `callback: log`", lambda config, settings: settings.get("callback") == "log"

@@ -51,7 +51,7 @@ NNI's `nnictl` knows experiments by its own list, `~/nni-experiments/.experiment
 does not find those of nnilite. With an entry of one there, written by hand, its commands work that ask the manager
 (`experiment show`, `status`, `export`, `trial ls`, `kill`, `update`, `stop`), and so do `log stdout` and `stderr`. Four
 cannot work, as they read the configuration from NNI's database instead: `config show`, `log trial`, `resume` and
-`view`. They end in `unable to open database file`; the same commands of nnilite's `nnictl` do.
+`view`. They end in `unable to open database file`; the same commands of nnilite's `nnictl` work.
 """
 
 

@@ -42,7 +42,7 @@ _IMPORTANCE: Schema = s.record(
 
 
 def _get(text: str, schema: Schema, *query: Param, refusals: tuple[int, ...] = ()) -> dict[str, Operation]:
-    return {"GET": Operation(text, Response("done", schema), query, refusals=refusals)}
+    return {"GET": Operation(text, Response("OK", schema), query, refusals=refusals)}
 
 
 INSIGHT_ROUTES = (

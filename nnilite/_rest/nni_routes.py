@@ -7,7 +7,7 @@ from nnilite._rest import schemas as s
 from nnilite._rest.nni_wire import UPDATES
 from nnilite._rest.route_definition import SERVER_BODY_MAX, Operation, Param, Response, Route, Schema
 
-_NOTHING = Response("done")
+_NOTHING = Response("OK")
 _LIST: Schema = s.array(s.OBJECT)
 _TRIAL = Param("id", {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, "id of the trial")
 _PATH = Param(
@@ -26,7 +26,7 @@ _PROFILE: Schema = {
 
 
 def _get(text: str, schema: Schema, *query: Param) -> Operation:
-    return Operation(f"NNI: {text}", Response("done", schema), query)
+    return Operation(f"NNI: {text}", Response("OK", schema), query)
 
 
 def _change(text: str, answer: Response, body: Schema | None = None, query: tuple[Param, ...] = ()) -> Operation:

@@ -68,27 +68,27 @@ STREAM = Param("stream", s.choice(["stdout", "stderr"]), "which output")
 LOG = Param("name", s.choice(["manager", "tuner"]), "whose log")
 PATH = Param("path", {"type": "string", "pattern": "^.+$"}, "path below the trial's folder; slashes need no escape")
 ATTEMPT = Param("attempt", integer(0, 10**6), "number of the attempt; without it the latest, or for metrics all")
-OFFSET = Param("offset", integer(0, OFFSET_MAX, 0), "how many to leave out")
+OFFSET = Param("offset", integer(0, OFFSET_MAX, 0), "how many to skip")
 TEXT_OFFSET = Param("offset", integer(-OFFSET_MAX, OFFSET_MAX, 0), "first byte; a negative one counts from the end")
 TEXT_LIMIT = Param("limit", integer(1, PIECE_MAX, 1024 * 1024), "how many bytes at most")
 TRIAL_QUERY = (
     Param("state", s.array(s.choice(s.TRIAL_STATES), default=[]), "only trials in one of these states"),
-    Param("sort", s.choice(s.SORTS, default="sequence"), "by what"),
-    Param("descending", flag(False), "largest first"),
+    Param("sort", s.choice(s.SORTS, default="sequence"), "what to sort by"),
+    Param("descending", flag(False), "whether the largest come first"),
     OFFSET,
     Param("limit", integer(1, 1000, 100), "how many at most"),
     Param("id_prefix", {"type": "string", "pattern": "^[A-Za-z0-9_-]{0,64}$"}, "only trials whose id begins with this"),
     Param("after_revision", integer(0, OFFSET_MAX, 0), "only trials changed after this revision"),
     Param("tag", s.array(s.TEXT, default=[]), "only trials with this tag, or with all of several"),
 )
-REMARKS_AFTER = Param("after", integer(0, OFFSET_MAX, 0), "only remarks of a later revision")
+REMARKS_AFTER = Param("after", integer(0, OFFSET_MAX, 0), "only tags and notes of a later revision")
 METRIC_QUERY = (
     Param("kind", s.choice(s.METRIC_KINDS), "only metrics of this kind"),
     ATTEMPT,
     Param("after", integer(0, OFFSET_MAX, 0), "the `next` of the page before"),
     Param("limit", integer(1, 10_000, 1000), "how many at most"),
 )
-FORMAT = Param("format", s.choice(["json", "csv"], default="json"), "of the file")
+FORMAT = Param("format", s.choice(["json", "csv"], default="json"), "format of the file")
 METRICS = Param("metrics", flag(True), "whether to include metrics")
 
 _TEXT = "text/plain"
@@ -96,23 +96,31 @@ _PIECE = Response("the bytes; X-Offset, X-Next-Offset and X-Total-Size say which
 
 
 def get(text: str, schema: Schema, *query: Param, refusals: tuple[int, ...] = ()) -> Operation:
-    return Operation(text, Response("done", schema), query, refusals=refusals)
+    return Operation(text, Response("OK", schema), query, refusals=refusals)
 
 
 EXPERIMENT_ROUTES = (
     Route(
         "/prometheus",
         PrometheusHandler,
-        {"GET": Operation("The experiment in Prometheus' text format", Response("done", s.TEXT, _TEXT))},
+        {"GET": Operation("The figures of the experiment in Prometheus' text format", Response("OK", s.TEXT, _TEXT))},
     ),
-    Route("/version", VersionHandler, {"GET": get("Version", s.record(version=s.TEXT, experiment=s.TEXT))}),
+    Route(
+        "/version",
+        VersionHandler,
+        {
+            "GET": get(
+                "The version of nnilite, and the id of the experiment", s.record(version=s.TEXT, experiment=s.TEXT)
+            )
+        },
+    ),
     Route(
         "/experiment",
         ExperimentHandler,
         {
             "GET": get("The experiment", s.ref("Experiment")),
             "PATCH": Operation(
-                "Change limits or the search space while it runs",
+                "Change limits or the search space of the running experiment",
                 Response("the experiment as it is now", s.ref("Experiment")),
                 body=CHANGES,
                 writes=True,
@@ -125,7 +133,7 @@ EXPERIMENT_ROUTES = (
         {
             "POST": Operation(
                 "Stop the experiment",
-                Response("it begins to stop", s.record(stopping=s.FLAG), status=202),
+                Response("the experiment begins to stop", s.record(stopping=s.FLAG), status=202),
                 body=s.EMPTY,
             )
         },
@@ -135,8 +143,8 @@ EXPERIMENT_ROUTES = (
         ResumeHandler,
         {
             "POST": Operation(
-                "Resume an experiment that is only viewed; the server is back at the same address in a moment",
-                Response("it begins", s.record(resuming=s.FLAG), status=202),
+                "Resume an experiment that is only viewed; the server is soon back at the same address",
+                Response("the resume begins", s.record(resuming=s.FLAG), status=202),
                 body=s.EMPTY,
                 refusals=(409,),
             )
@@ -151,17 +159,15 @@ EXPERIMENT_ROUTES = (
                 s.record(
                     times=s.array(s.MAYBE_TIME), start={"type": ["object", "null"]}, workers=s.array({"type": "object"})
                 ),
-                Param("start", integer(-1000, 1000, -1), "which start, from 0; -1 is the latest"),
-                Param(
-                    "comparable", flag(False), "whether changed files stand in place of the difference to the commit"
-                ),
+                Param("start", integer(-1000, 1000, -1), "number of the start, from 0; -1 is the latest"),
+                Param("comparable", flag(False), "whether to list changed files in place of the diff"),
             )
         },
     ),
     Route(
         "/experiments",
         ExperimentsHandler,
-        {"GET": get("Experiments of this machine", s.record(experiments=s.array(s.ref("Listed"))))},
+        {"GET": get("The experiments of this machine", s.record(experiments=s.array(s.ref("Listed"))))},
     ),
     Route(
         "/import",
@@ -169,7 +175,10 @@ EXPERIMENT_ROUTES = (
         {
             "POST": Operation(
                 "Give the tuner results from elsewhere",
-                Response("how many were new, and known", s.record(imported=s.COUNT, known=s.COUNT, warning=s.TEXT)),
+                Response(
+                    "how many were new, and how many were known already",
+                    s.record(imported=s.COUNT, known=s.COUNT, warning=s.TEXT),
+                ),
                 body=s.IMPORT,
                 writes=True,
             )
@@ -187,9 +196,7 @@ EXPERIMENT_ROUTES = (
             )
         },
     ),
-    Route(
-        "/logs/{name}", LogHandler, {"GET": Operation("A piece of a log", _PIECE, (TEXT_OFFSET, TEXT_LIMIT))}, (LOG,)
-    ),
+    Route("/logs/{name}", LogHandler, {"GET": Operation("A part of a log", _PIECE, (TEXT_OFFSET, TEXT_LIMIT))}, (LOG,)),
     Route("/openapi.json", OpenApiHandler, {"GET": get("This document", s.OBJECT)}),
     Route(
         "/stream",
@@ -225,7 +232,7 @@ TRIAL_ROUTES = (
         {
             "POST": Operation(
                 "Run ended trials again",
-                Response("those trials", s.record(trials=s.array(s.ref("Trial")))),
+                Response("the trials that run again", s.record(trials=s.array(s.ref("Trial")))),
                 body=s.RERUN,
                 writes=True,
                 refusals=(404,),
@@ -248,7 +255,7 @@ TRIAL_ROUTES = (
         {
             "PUT": Operation(
                 "Change the number of workers of an elastic trial while it runs",
-                Response("the platform has accepted it; the trial", s.ref("Trial")),
+                Response("the trial; the platform has accepted the change", s.ref("Trial")),
                 body=s.WORKERS,
                 writes=True,
             )
@@ -261,7 +268,7 @@ TRIAL_ROUTES = (
         {
             "POST": Operation(
                 "End the running attempt as the loss of its machine would, so that the trial is tried again",
-                Response("it begins to end; the trial", s.ref("Trial"), status=202),
+                Response("the trial, whose attempt begins to end", s.ref("Trial"), status=202),
                 body=s.EMPTY,
                 writes=True,
             )
@@ -272,9 +279,9 @@ TRIAL_ROUTES = (
         "/trials/{id}/remarks",
         TrialRemarksHandler,
         {
-            "GET": get("What people have written about a trial", s.ref("TrialRemarks")),
+            "GET": get("The tags and the note of a trial", s.ref("TrialRemarks")),
             "PUT": Operation(
-                "Replace tags and note of that revision; also where the experiment is only viewed",
+                "Replace the tags and the note of that revision, also of an experiment that is only viewed",
                 Response("the remarks with their new revision", s.ref("TrialRemarks")),
                 body=s.REMARKS,
                 refusals=(409,),
@@ -288,7 +295,7 @@ TRIAL_ROUTES = (
         RemarksHandler,
         {
             "GET": get(
-                "What people have written about trials, in the order of change",
+                "The tags and notes of all trials, in the order in which they changed",
                 s.record(remarks=s.array(s.ref("TrialRemarks"))),
                 REMARKS_AFTER,
                 Param("limit", integer(1, 1000, 1000), "how many at most"),
@@ -305,7 +312,7 @@ TRIAL_ROUTES = (
     Route(
         "/trials/{id}/output/{stream}",
         OutputHandler,
-        {"GET": Operation("A piece of a trial's output", _PIECE, (TEXT_OFFSET, TEXT_LIMIT, ATTEMPT))},
+        {"GET": Operation("A part of a trial's output", _PIECE, (TEXT_OFFSET, TEXT_LIMIT, ATTEMPT))},
         (TRIAL, STREAM),
     ),
     Route(
@@ -314,8 +321,8 @@ TRIAL_ROUTES = (
         {
             "GET": get("Files of a trial, listed where they are", s.ref("FileListing"), ELSEWHERE),
             "POST": Operation(
-                "Copy all files of a trial's latest attempt to the manager's machine, and list what is there",
-                Response("done", s.ref("FileListing")),
+                "Copy all files of a trial's latest attempt to the manager's machine, and list them",
+                Response("OK", s.ref("FileListing")),
                 body=s.EMPTY,
             ),
         },
@@ -327,7 +334,7 @@ TRIAL_ROUTES = (
         {
             "GET": Operation(
                 "One file of a trial",
-                Response("the file, text and images to be shown, others to be saved", {}, "*/*"),
+                Response("the file: text and images to show, other content to save", {}, "*/*"),
                 (FETCH,),
             )
         },
@@ -349,7 +356,7 @@ WORKER_ROUTES = (
         {
             "POST": Operation(
                 "Accept a batch of events; an empty one is the heartbeat",
-                Response("committed; the keeper's cursors", s.ref("CallbackAnswer")),
+                Response("the events are committed; how far each stream has got", s.ref("CallbackAnswer")),
                 body=s.BATCH,
                 refusals=(409, 410),
             )

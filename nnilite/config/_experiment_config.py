@@ -70,7 +70,7 @@ _TYPE = OneOf(
         "architecture in searchSpace: a nested choice for parts that differ, which your trial builds its model from"
     },
 )
-SERVICES = Union([ServiceKind(), ListOf(ServiceKind())], "object with a platform, or list of such")
+SERVICES = Union([ServiceKind(), ListOf(ServiceKind())], "object with a platform, or a list of them")
 
 
 @dataclass(init=False, repr=False)
@@ -156,7 +156,9 @@ class ExperimentConfig(Fields):
     max_failed_trials: Annotated[PositiveInt | None, "the experiment ends in ERROR after this many failed trials"] = (
         None
     )
-    stop_on_same_error: Annotated[NonNegativeInt, "... or after this many in a row with the same error; 0: never"] = 5
+    stop_on_same_error: Annotated[
+        NonNegativeInt, "the experiment ends in ERROR after this many failures in a row with the same error; 0: never"
+    ] = 5
     worker_silence: Annotated[GivenDuration, "a worker is lost after this time without a sign of life"] = 1200
     grace_period: Annotated[GivenDuration, "time between SIGTERM and SIGKILL for a cancelled trial"] = 10
     checkpoint: Annotated[CheckpointConfig, "what is kept of the trials' checkpoints"] = field(

@@ -105,7 +105,8 @@ class WebhookConfig(Fields):
 
     url: Annotated[Secret, "where to send it; hidden like a secret, since anyone who knows it can often write there"]
     events: Annotated[
-        list[Literal["best", "failure", "end"]], "of what: a new best result, a failed trial, the end of the experiment"
+        list[Literal["best", "failure", "end"]],
+        "what to send: a new best result, a failed trial, the end of the experiment",
     ] = field(default_factory=lambda: ["best", "failure", "end"])
     secret: Annotated[Secret | None, "signs what is sent; `whsec_` and base64, as by Standard Webhooks"] = None
 

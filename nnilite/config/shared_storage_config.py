@@ -36,9 +36,9 @@ class SharedStorageConfig(Fields):
     remote_mount_point: Annotated[str | None, "NFS: where workers have it mounted"] = None
     local_mounted: Annotated[
         Literal["usermount", "nnimount", "nomount"],
-        "NFS: usermount: you have mounted it on this machine; nnimount: the same here; nomount: it is not mounted here",
+        "NFS, on this machine: usermount: you have mounted it; nnimount: the same; nomount: it is not mounted",
     ] = "usermount"
-    nfs_server: Annotated[str | None, "NFS: host, named where something is not mounted"] = None
+    nfs_server: Annotated[str | None, "NFS: the server, for messages that say what to mount"] = None
     exported_directory: Annotated[str | None, "NFS: folder that the host exports"] = None
     storage_account_name: Annotated[str | None, "AzureBlob: account"] = None
     storage_account_key: Annotated[Secret | None, "AzureBlob: key; default: that of AZURE_STORAGE_KEY"] = None

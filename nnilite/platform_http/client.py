@@ -54,7 +54,7 @@ class HttpConfig:
 
     ca_cert: Annotated[FilePath | None, "PEM file of the authority that has signed the platform's certificate"] = None
     insecure_skip_tls_verify: Annotated[
-        bool, "do not check the platform's certificate: who is in between can read the login"
+        bool, "do not check the platform's certificate; anyone in between can then read the login"
     ] = False
     request_timeout: Annotated[Duration, "how long the platform may take for one answer"] = 30
 

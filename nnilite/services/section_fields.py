@@ -39,7 +39,7 @@ __all__ = [
 TrialGpuNumber = Annotated[NonNegativeInt | None, "overrides the one at the top level"]
 ManagerIp = Annotated[str | None, "the address at which trials reach the manager, unless `callback` is log"]
 ReuseMode = Annotated[bool, "accepted, as in NNI; has no effect here"]
-EnvironmentVariables = Annotated[dict[str, str], "of trials"]
+EnvironmentVariables = Annotated[dict[str, str], "environment variables of trials"]
 
 GPU_OPTION = "trialGpuNumber"
 GPU_PLACE = Place(field=GPU_OPTION)

@@ -26,7 +26,7 @@ class SshMachine:
     ssh_key_file: Annotated[
         KeyFile | None, "the only key to try; if not set, ssh-agent and the usual keys are tried"
     ] = None
-    ssh_passphrase: Annotated[Secret | None, "of the key file"] = None
+    ssh_passphrase: Annotated[Secret | None, "passphrase of the key file"] = None
     proxy_jump: Annotated[
         str | None, "machines to go through, as in ~/.ssh/config: [user@]host[:port], with commas"
     ] = None

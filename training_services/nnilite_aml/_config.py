@@ -172,7 +172,7 @@ IGNORED = (
     ),
     *(
         IgnoredOption(
-            f"distribution.{name}", "instanceCount says how many nodes there are", "but for TensorFlow", holds
+            f"distribution.{name}", "instanceCount says how many nodes there are", "except for TensorFlow", holds
         )
         for name, holds in (("workerCount", _is_for("TensorFlow")), ("parameterServerCount", _is_for("TensorFlow")))
     ),

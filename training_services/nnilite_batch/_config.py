@@ -32,17 +32,23 @@ class BatchConfig(QueueConfig):
 
     scheduler: Annotated[
         Literal["gridengine", "pbs", "torque", "lsf", "htcondor"] | None,
-        "a scheduler that is known; without it, `commands`, `patterns` and `states` have to say all",
+        "a supported scheduler; without it, `commands`, `patterns` and `states` must be complete",
     ] = None
-    queue: Annotated[str | None, "the scheduler's default if not set"] = None
+    queue: Annotated[str | None, "the queue; default: the scheduler's"] = None
     submit_options: Annotated[list[str], "more words for `submit`: [-l, arch=lx-amd64]"] = field(default_factory=list)
-    values: Annotated[dict[str, str], "of more template fields: parallelEnvironment"] = field(default_factory=dict)
+    values: Annotated[dict[str, str], "values of further template fields, such as parallelEnvironment"] = field(
+        default_factory=dict
+    )
     login_set_up: Annotated[
         list[str], "shell commands before those of the scheduler, such as `. /opt/sge/default/common/settings.sh`"
     ] = field(default_factory=list)
-    scheduler_path: Annotated[str | None, "folder of the scheduler's commands there, if PATH has it not"] = None
+    scheduler_path: Annotated[
+        str | None, "folder of the scheduler's commands on the login node, if it is not in PATH"
+    ] = None
     commands: Annotated[BatchCommands | None, "templates of commands, in place of those of the preset"] = None
-    patterns: Annotated[BatchPatterns | None, "by which answers are read, in place of those of the preset"] = None
+    patterns: Annotated[
+        BatchPatterns | None, "patterns that read the scheduler's answers, in place of the preset's"
+    ] = None
     states: Annotated[
         dict[str, str],
         "patterns of the scheduler's states, with the exit code if there is one, in place of the preset's: "
@@ -136,7 +142,7 @@ def _make_unused(name: str) -> IgnoredOption:
 
 IGNORED = (
     *map(_make_unused, _RESOURCES),
-    callback_is_unused("trials report by their folders and need no address"),
+    callback_is_unused("trials report through their folders and need no address"),
     *CHECKPOINTS_STAY,
 )
 """What has no effect on a scheduler."""

@@ -21,7 +21,7 @@ class BatchCommands:
     try_out: Annotated[str | None, "fails if the scheduler would never run the script on standard input"] = None
     find: Annotated[str | None, "prints the id of the job {name}; nothing if there is none"] = None
     reasons: Annotated[str | None, "prints why the jobs {ids} wait, if `status` does not"] = None
-    history: Annotated[str | None, "prints what became of the jobs {ids}, which `status` lists no more"] = None
+    history: Annotated[str | None, "prints what became of the jobs {ids} that `status` no longer lists"] = None
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class BatchPatterns:
     reasons: Annotated[str | None, "finds the groups id and reason in what `reasons` prints"] = None
     past_job: Annotated[str | None, "finds each job in what `history` prints, as `job` does; `job` if not set"] = None
     dead_node: Annotated[str | None, "finds hosts in what `status` prints that do not answer"] = None
-    join: Annotated[str | None, "finds line breaks within a value, which are taken away first"] = None
-    missing: Annotated[str | None, "is in complaints about jobs that the scheduler does not know (any more)"] = None
-    full: Annotated[str | None, "is in complaints of `submit` that it takes no more jobs now"] = None
-    refused: Annotated[str | None, "is in complaints of `submit` that it will never take the job"] = None
+    join: Annotated[str | None, "finds line breaks within a value, which are removed first"] = None
+    missing: Annotated[str | None, "matches the error for a job that the scheduler does not know (any more)"] = None
+    full: Annotated[str | None, "matches the error of `submit` when the scheduler takes no more jobs for now"] = None
+    refused: Annotated[str | None, "matches the error of `submit` when the scheduler will never take the job"] = None
 
 
 @dataclass(frozen=True)

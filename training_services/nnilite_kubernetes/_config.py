@@ -33,7 +33,9 @@ class StorageConfig:
     azure_secret: Annotated[str | None, "instead of azureKey: a Secret of the namespace that holds account and key"] = (
         None
     )
-    azure_endpoint: Annotated[str | None, "of the account's file service, if it is not at file.core.windows.net"] = None
+    azure_endpoint: Annotated[
+        str | None, "address of the account's file service, if it is not at file.core.windows.net"
+    ] = None
     key_vault_name: Annotated[str | None, "as in NNI; not read: azureKey is needed"] = None
     key_vault_key: Annotated[str | None, "as in NNI; not read: azureKey is needed"] = None
     bucket: Annotated[str | None, "of s3: the bucket"] = None
@@ -104,7 +106,7 @@ class RoleConfig(ContainerConfig):
     """One role of a trial that runs in several pods."""
 
     replicas: Annotated[NonNegativeInt, "how many pods"] = 1
-    command: Annotated[str, "run in these pods; trialCommand if not set"] = ""
+    command: Annotated[str, "command in these pods; default: trialCommand"] = ""
     gpu_number: Annotated[NonNegativeInt | None, "GPUs of each pod"] = None
     code_directory: Annotated[str | None, "accepted, as in NNI: trialCodeDirectory counts"] = None
 
@@ -116,9 +118,9 @@ _OUR_KEYS = ("nnilite/", "app.kubernetes.io/managed-by")
 class ClusterConfig:
     """Where trials run and how long they may wait."""
 
-    namespace: Annotated[str, "for all objects of nnilite"] = "default"
+    namespace: Annotated[str, "namespace of all objects that nnilite creates"] = "default"
     kubeconfig: Annotated[AnyPath | None, "instead of KUBECONFIG, ~/.kube/config, or a pod's service account"] = None
-    kube_context: Annotated[str | None, "of the kubeconfig, instead of its current one"] = None
+    kube_context: Annotated[str | None, "context of the kubeconfig; default: its current one"] = None
     storage: Annotated[
         StorageConfig | None, "mounted into pods, for what trials write; pods can get the code there, too"
     ] = None

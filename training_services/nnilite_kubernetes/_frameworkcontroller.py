@@ -44,7 +44,7 @@ class TaskRoleConfig(ContainerConfig):
 
     name: Annotated[str, "lower-case letters and digits; FrameworkController allows no dash"]
     task_number: Annotated[PositiveInt, "how many pods"] = 1
-    command: Annotated[str, "run in these pods; trialCommand if not set"] = ""
+    command: Annotated[str, "command in these pods; default: trialCommand"] = ""
     gpu_number: Annotated[NonNegativeInt | None, "GPUs of each pod"] = None
     framework_attempt_completion_policy: Annotated[CompletionPolicy | None, "when tasks of this role end the trial"] = (
         None
@@ -60,8 +60,10 @@ class TaskRoleConfig(ContainerConfig):
 class FrameworkControllerConfig(ClusterConfig):
     """The section of `platform: frameworkcontroller`."""
 
-    trial_command: Annotated[str, "of task roles that have no command of their own"] = ""
-    task_roles: Annotated[list[TaskRoleConfig], "the first one reports"] = field(default_factory=list)
+    trial_command: Annotated[str, "command of task roles that have none of their own"] = ""
+    task_roles: Annotated[list[TaskRoleConfig], "the roles of a trial; the first one reports"] = field(
+        default_factory=list
+    )
     config_path: Annotated[FilePath | None, "instead of taskRoles: a Framework in YAML, from which trials are made"] = (
         None
     )
@@ -69,7 +71,7 @@ class FrameworkControllerConfig(ClusterConfig):
     barrier: Annotated[bool | None, "let tasks wait for each other and know their addresses; if there are several"] = (
         None
     )
-    barrier_image: Annotated[str, "for that"] = "frameworkcontroller/frameworkbarrier"
+    barrier_image: Annotated[str, "image for the barrier"] = "frameworkcontroller/frameworkbarrier"
 
     def __post_init__(self) -> None:
         super().__post_init__()

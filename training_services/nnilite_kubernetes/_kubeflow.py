@@ -78,16 +78,18 @@ class KubeflowConfig(TtlConfig):
         "what runs the jobs; trainer: TrainJobs of Kubeflow Trainer (version 2)",
     ]
     api_version: Annotated[
-        str | None, "of the jobs: v1, v2beta1 for MPIJobs, v1alpha1 for TrainJobs; the one that is served if not set"
+        str | None,
+        "API version of the jobs: v1, v2beta1 for MPIJobs, v1alpha1 for TrainJobs; default: the one that is served",
     ] = None
     runtime: Annotated[
         str | None, "of TrainJobs: the runtime from which those of trials are made; if not set, a plain one"
     ] = None
     runtime_kind: Annotated[
-        Literal["ClusterTrainingRuntime", "TrainingRuntime"], "of runtime: in the whole cluster, or in the namespace"
+        Literal["ClusterTrainingRuntime", "TrainingRuntime"],
+        "whether `runtime` belongs to the whole cluster or to the namespace",
     ] = "ClusterTrainingRuntime"
     train_job: Annotated[Any, "merged into the spec of TrainJobs: {trainer: {numProcPerNode: 4}}, ..."] = None
-    trial_command: Annotated[str, "of roles that have no command of their own"] = ""
+    trial_command: Annotated[str, "command of roles that have none of their own"] = ""
     worker: Annotated[RoleConfig | None, _GIVEN] = None
     ps: Annotated[RoleConfig | None, _GIVEN] = None
     master: Annotated[RoleConfig | None, _GIVEN] = None
@@ -251,7 +253,7 @@ IGNORED = (
     IgnoredOption(
         "slotsPerWorker",
         "it is for MPIJobs",
-        "but for `mpi-operator`",
+        "except for `mpi-operator`",
         lambda config, settings: config.operator != "mpi-operator",
     ),
 )

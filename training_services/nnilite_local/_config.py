@@ -31,7 +31,7 @@ class LocalConfig:
     ] = False
     max_slots: Annotated[
         PositiveInt | None,
-        "how many trials run at once on this machine, in all experiments that set this; default: any",
+        "how many trials run at once on this machine, in all experiments that set this; default: no limit",
     ] = None
     priority: Annotated[int, "with maxSlots: experiments with a higher value are served first; may be negative"] = 0
     niceness: Annotated[

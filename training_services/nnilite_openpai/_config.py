@@ -109,15 +109,15 @@ class OpenPaiConfig(HttpConfig):
         "where tasks get the code; if not set: storage where the manager has it mounted, else the manager, and "
         "with callback: log the job itself, which may have 100 kB",
     ] = None
-    trial_command: Annotated[str, "of task roles that have no command of their own"] = ""
-    task_roles: Annotated[list[PaiRoleConfig], "for trials of several roles; the first one reports"] = field(
-        default_factory=list
+    trial_command: Annotated[str, "command of task roles that have none of their own"] = ""
+    task_roles: Annotated[list[PaiRoleConfig], "the roles of a trial, if it has several; the first one reports"] = (
+        field(default_factory=list)
     )
     reporting_role: Annotated[str | None, "the role whose first task reports for the trial"] = None
     openpai_config: Annotated[Any, "a whole job of protocol v2 as the template of trials; replaces taskRoles"] = None
     openpai_config_file: Annotated[FilePath | None, "the same, in a file"] = None
     nni_manager_ip: Annotated[
-        str | None, "where tasks reach the manager: a name or an address; found out if not set"
+        str | None, "where tasks reach the manager: a name or an address; detected if not set"
     ] = None
     reuse_mode: ReuseMode = False
 

@@ -46,12 +46,13 @@ class RedisConfig:
     ] = 300
     worker_processors: Annotated[
         PositiveInt | None,
-        "how many trials of this experiment a worker may run at once; else its --processors alone counts",
+        "how many trials of this experiment a worker may run at once; default: as many as its --processors allows",
     ] = None
     max_slots: Annotated[
-        PositiveInt | None, "how many trials run at once in this pool, in all experiments that set this; default: any"
+        PositiveInt | None,
+        "how many trials run at once in this pool, in all experiments that set this; default: no limit",
     ] = None
-    priority: Annotated[int, "experiments of a higher one are served first, also a negative one"] = 0
+    priority: Annotated[int, "experiments with a higher number are served first; may be negative"] = 0
     storage: Annotated[BucketConfig | None, "the store for code, outputs and checkpoints; default: Redis"] = None
     redis_size_limit: Annotated[Bytes, "the largest file that may go through Redis, at most 500mb"] = 20 * 1024**2
     checkpoint_every: Annotated[Duration, "how often changed checkpoints are stored for other workers"] = 60
@@ -62,10 +63,8 @@ class RedisConfig:
     worker_mode: Annotated[
         Literal["singlenode", "multinode"], "singlenode: only workers on the manager's own machine get trials"
     ] = "multinode"
-    worker_remote_processors: Annotated[PositiveInt | None, "the name in Driverless AI of workerProcessors"] = None
-    worker_healthy_response_period: Annotated[Duration | None, "the name in Driverless AI of workerHealthyPeriod"] = (
-        None
-    )
+    worker_remote_processors: Annotated[PositiveInt | None, "Driverless AI's name for workerProcessors"] = None
+    worker_healthy_response_period: Annotated[Duration | None, "Driverless AI's name for workerHealthyPeriod"] = None
 
     def __post_init__(self) -> None:
         self._accept_either("worker_processors", self.worker_remote_processors, "workerRemoteProcessors", None)

@@ -27,7 +27,7 @@ class MachineConfig(SshMachine):
     ] = None
     labels: Annotated[list[str], "labels with which trials can request this machine"] = field(default_factory=list)
     python_path: Annotated[
-        str | None, "on the machine: the folder of Python (3.8 or later), put first in the trials' PATH"
+        str | None, "folder of Python (3.8 or later) on the machine, put first in the trials' PATH"
     ] = None
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class RemoteConfig(SshSettings):
     machine_labels: Annotated[list[str], "trials run only on machines that have all of these labels"] = field(
         default_factory=list
     )
-    remote_directory: Annotated[str, "on each machine, for all files of nnilite; relative to the home folder"] = (
+    remote_directory: Annotated[str, "folder on each machine for all files of nnilite; relative to the home folder"] = (
         "nnilite"
     )
     keep: Annotated[Literal["nothing", "outputs"], "what stays on the machines when the experiment has stopped"] = (
@@ -58,7 +58,7 @@ class RemoteConfig(SshSettings):
     orphan_after: Annotated[Duration, "a trial ends after this time without contact to its manager"] = 7 * 86400
     max_slots: Annotated[
         PositiveInt | None,
-        "how many trials run at once on each machine, in all experiments that set this; default: any",
+        "how many trials run at once on each machine, in all experiments that set this; default: no limit",
     ] = None
     priority: Annotated[int, "with maxSlots: experiments with a higher value are served first; may be negative"] = 0
     preload: PreloadedModules = field(default_factory=list)

@@ -140,7 +140,7 @@ IGNORED = (
         "with `distributed`",
         lambda config, settings: bool(settings.get("distributed")),
     ),
-    callback_is_unused("trials report by their folders and need no address"),
+    callback_is_unused("trials report through their folders and need no address"),
     *CHECKPOINTS_STAY,
 )
 """What has no effect on Slurm."""
