@@ -58,7 +58,7 @@ _SHORT_UI = tuple(
     f"tests/e2e/test_ui_{name}.py::"
     for name in (
         *("attributes", "exact_numbers", "fronts", "hub_first", "more_charts", "odd_names"),
-        *("remembered", "stopped_trials", "trial_roles", "trial_use"),
+        *("remembered", "stopped_trials", "trial_roles", "trial_usage"),
     )
 )
 """Files that share one Chromium, whose start takes two seconds. Each of the longer ones has its own."""

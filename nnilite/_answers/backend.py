@@ -15,14 +15,14 @@ from typing import Protocol
 from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
 from nnilite._answers.changes import Changes, Reset, Subscription
 from nnilite._answers.queries import (
+    Backlog,
     CallbackAnswer,
     FileEntry,
     FileListing,
     Listed,
     MetricPage,
     MetricQuery,
-    OtherEntry,
-    Owed,
+    NonFileEntry,
     Piece,
     Profile,
     RemarksQuery,
@@ -31,7 +31,7 @@ from nnilite._answers.queries import (
     TrialQuery,
     TrialRemarks,
     TrialSort,
-    TrialUse,
+    TrialUsage,
     Waiting,
 )
 from nnilite.errors import Conflict
@@ -39,6 +39,7 @@ from nnilite.records import Attempt, Json, KeeperEvent, Trial, TrialState
 
 __all__ = [
     "Backend",
+    "Backlog",
     "BulkResults",
     "CallbackAnswer",
     "Callbacks",
@@ -52,8 +53,7 @@ __all__ = [
     "Listed",
     "MetricPage",
     "MetricQuery",
-    "OtherEntry",
-    "Owed",
+    "NonFileEntry",
     "Piece",
     "Profile",
     "RemarksQuery",
@@ -65,7 +65,7 @@ __all__ = [
     "TrialQuery",
     "TrialRemarks",
     "TrialSort",
-    "TrialUse",
+    "TrialUsage",
     "Waiting",
 ]
 
@@ -253,7 +253,7 @@ class Backend(Protocol):
 
     async def profile(self) -> Profile: ...
 
-    async def uses(self) -> Mapping[str, TrialUse]:
+    async def uses(self) -> Mapping[str, TrialUsage]:
         """Return what each running trial uses now; trials without a known value are left out."""
 
     async def others(self) -> Sequence[Listed]:

@@ -20,7 +20,7 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Owed:
+class Backlog:
     """What one tracker or webhook has not got yet."""
 
     name: Annotated[str, "such as `mlflow (tracker)` or `webhook 1`"]
@@ -76,7 +76,7 @@ class Profile:
     services: Sequence[ServiceState] = ()
     spent: Annotated[float | None, "what all attempts have cost; null: nothing has a price"] = None
     waiting: Sequence[Waiting] = ()
-    owed: Annotated[Sequence[Owed], "what trackers and webhooks have not got yet"] = ()
+    owed: Annotated[Sequence[Backlog], "what trackers and webhooks have not got yet"] = ()
     without_effect: Annotated[Sequence[str], "a sentence for each option that was set and has no effect"] = ()
     tuner_choice: Annotated[str, "which algorithm the tuner uses now, and why; empty where it does not say so"] = ""
     notices: Annotated[Sequence[str], "sentences on its results that a person should know"] = ()
@@ -91,7 +91,7 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class TrialUse:
+class TrialUsage:
     """What the processes of a running trial use, as its keeper last reported."""
 
     trial: str
@@ -205,7 +205,7 @@ class FileEntry:
 
 
 @dataclass(frozen=True)
-class OtherEntry:
+class NonFileEntry:
     """An entry in a trial's folder that is not a file: a link, with its target as text, or a pipe or device.
 
     None is copied.
@@ -221,7 +221,7 @@ class FileListing:
     """What is in a trial's folder. `note`: a sentence on what is missing in this list, "" if nothing is."""
 
     files: Sequence[FileEntry]
-    others: Sequence[OtherEntry] = ()
+    others: Sequence[NonFileEntry] = ()
     note: str = ""
 
 

@@ -230,7 +230,7 @@ def _gpus(gpus: Iterable[dict[str, Any]]) -> list[str]:
     return [f"GPU {gpu['index']} {gpu['percent']} %" for gpu in gpus if gpu["percent"] is not None]
 
 
-def trial_use(use: dict[str, Any] | None) -> str:
+def trial_usage(use: dict[str, Any] | None) -> str:
     """Return what the processes of a running trial use; "" where nothing is known."""
     if use is None:
         return ""

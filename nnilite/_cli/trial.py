@@ -259,7 +259,7 @@ def _show_facts(trial: dict[str, Any], latest: Any) -> None:
             "Time": screen.span(_duration(trial)),
             "Cost": screen.money(trial.get("cost")) or None,
             "Source": trial["source"],
-            "In use": summary.trial_use(trial.get("use")) or None,
+            "In use": summary.trial_usage(trial.get("use")) or None,
             "Tags": remark_command.join_tags(trial.get("tags", [])) or None,
         }
     )

@@ -8,7 +8,7 @@ locking             the right to be an experiment's only manager
 address             the address of a manager
 manager_options     how a manager is to be reached, as words of its command line
 experiment_remarks  what people have written about an experiment: another name, tags, a note
-page_memory         what a user wants the pages to remember: columns of tables, and views that have a name
+page_preferences         what a user wants the pages to remember: columns of tables, and views that have a name
 provenance_reading  what ran at each start of an experiment's manager
 search_folder       the folder of a search that a Python program makes, as other programs see it
 own_folders         the experiments in a folder of experiments that are not in the registry

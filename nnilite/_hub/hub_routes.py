@@ -17,7 +17,7 @@ from nnilite._hub.handlers import (
 )
 from nnilite._rest import schemas as s
 from nnilite._rest.openapi import OpenApiHandler
-from nnilite._rest.page_memory_handlers import PAGE_MEMORY_ROUTES
+from nnilite._rest.page_preference_handlers import PAGE_PREFERENCE_ROUTES
 from nnilite._rest.route_definition import Operation, Param, Response, Route, Schema
 from nnilite._rest.session_handlers import SESSION_ROUTES
 
@@ -97,7 +97,7 @@ ROUTES = (
         ),
         body_max=CONFIG_MAX,
     ),
-    *PAGE_MEMORY_ROUTES,
+    *PAGE_PREFERENCE_ROUTES,
     *SESSION_ROUTES,
     Route("/openapi.json", OpenApiHandler, _get("This document", s.OBJECT)),
 )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from nnilite._answers.backend import Listed, Profile, ServiceState, TrialUse, Waiting
+from nnilite._answers.backend import Listed, Profile, ServiceState, TrialUsage, Waiting
 from nnilite._answers.changes import Subscription
 from nnilite._engine.engine import Engine
 from nnilite._keeper.attempt_kill import describe_stop
@@ -94,7 +94,7 @@ class Manager:
             for one in known
         ]
 
-    async def uses(self) -> Mapping[str, TrialUse]:
+    async def uses(self) -> Mapping[str, TrialUsage]:
         known = self.engine.uses.list_current(self.engine.now())
         return show_uses(known, self.engine.rules.live, self._parts.service.hosts()) if known else {}
 

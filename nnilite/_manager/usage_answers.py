@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from nnilite._answers.queries import TrialUse
+from nnilite._answers.queries import TrialUsage
 from nnilite._engine.live_trial import ActiveTrial
 from nnilite._engine.usage_reports import UsageReport
 from nnilite.records import Host, Json
@@ -12,7 +12,7 @@ from nnilite.records import Host, Json
 
 def show_uses(
     known: Mapping[str, UsageReport], live: Mapping[str, ActiveTrial], hosts: Iterable[Host]
-) -> dict[str, TrialUse]:
+) -> dict[str, TrialUsage]:
     """Return the use by trial.
 
     A keeper reports which GPUs its trial has; their load is known from the service anyway.
@@ -22,7 +22,7 @@ def show_uses(
     for trial, last in known.items():
         attempt = live[trial].attempt
         theirs = _select_used(last, gpus.get("" if attempt is None else attempt.host, ()))
-        found[trial] = TrialUse(trial, last.attempt, last.time, last.used.processors, last.used.memory, theirs)
+        found[trial] = TrialUsage(trial, last.attempt, last.time, last.used.processors, last.used.memory, theirs)
     return found
 
 

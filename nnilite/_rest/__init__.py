@@ -28,7 +28,7 @@ handler              what all JSON handlers share: bounded bodies, security head
 refusal              errors and their HTTP statuses
 changeable_fields    what can be changed in a running experiment
 experiment_handlers  handlers about the experiment itself
-page_memory_handlers  what pages remember for their user: columns and named views
+page_preference_handlers  what pages remember for their user: columns and named views
 remark_handlers      handlers about what people have written about trials
 trials               handlers about trials, their metrics, output and files
 bulk_handlers        handlers about many trials at once

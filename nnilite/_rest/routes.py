@@ -20,7 +20,7 @@ from nnilite._rest.experiment_handlers import (
 from nnilite._rest.export import ExportHandler
 from nnilite._rest.nni_routes import NNI_ROUTES
 from nnilite._rest.openapi import OpenApiHandler
-from nnilite._rest.page_memory_handlers import PAGE_MEMORY_ROUTES
+from nnilite._rest.page_preference_handlers import PAGE_PREFERENCE_ROUTES
 from nnilite._rest.prometheus import PrometheusHandler
 from nnilite._rest.remark_handlers import BODY_MAX, RemarksHandler, TrialRemarksHandler
 from nnilite._rest.route_definition import SERVER_BODY_MAX, Operation, Param, Response, Route, Schema
@@ -248,7 +248,7 @@ TRIAL_ROUTES = (
         },
         (TRIAL,),
     ),
-    Route("/uses", UsageHandler, {"GET": get("What running trials use", s.record(uses=s.array(s.ref("TrialUse"))))}),
+    Route("/uses", UsageHandler, {"GET": get("What running trials use", s.record(uses=s.array(s.ref("TrialUsage"))))}),
     Route(
         "/trials/{id}/workers",
         WorkersHandler,
@@ -382,7 +382,7 @@ WORKER_ROUTES = (
 
 ROUTES: tuple[Route, ...] = (
     *EXPERIMENT_ROUTES,
-    *PAGE_MEMORY_ROUTES,
+    *PAGE_PREFERENCE_ROUTES,
     *SESSION_ROUTES,
     *TRIAL_ROUTES,
     *INSIGHT_ROUTES,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from nnilite._answers.queries import (
+    Backlog,
     CallbackAnswer,
     FileEntry,
     FileListing,
     Listed,
     MetricPage,
-    OtherEntry,
-    Owed,
+    NonFileEntry,
     Profile,
     ServiceState,
     TrialRemarks,
-    TrialUse,
+    TrialUsage,
     Waiting,
 )
 from nnilite._experiments.experiment_remarks import NOTE_MAX, TAG_MAX, TAGS_MAX
@@ -103,7 +103,7 @@ COMPONENTS: dict[str, Schema] = {
             Trial,
             Attempt,
             FileEntry,
-            OtherEntry,
+            NonFileEntry,
             FileListing,
             Metric,
             MetricPage,
@@ -111,13 +111,15 @@ COMPONENTS: dict[str, Schema] = {
             Waiting,
             Host,
             Listed,
-            Owed,
+            Backlog,
             ServiceState,
             TrialRemarks,
-            TrialUse,
+            TrialUsage,
         )
     },
-    "TrialDetails": record(**_REMARKED, attempts=array(ref("Attempt")), use=either(ref("TrialUse"), {"type": "null"})),
+    "TrialDetails": record(
+        **_REMARKED, attempts=array(ref("Attempt")), use=either(ref("TrialUsage"), {"type": "null"})
+    ),
     "NewTrial": record(**_TRIAL, warning=_WARNING),
     "TrialPage": record(trials=array(record(**_REMARKED, latest=_LATEST)), total=COUNT, revision=COUNT),
     "Experiment": schema_of(Profile),

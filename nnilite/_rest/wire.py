@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from nnilite._answers.changes import Change
-from nnilite._answers.queries import Profile, TrialPage, TrialRemarks, TrialUse
+from nnilite._answers.queries import Profile, TrialPage, TrialRemarks, TrialUsage
 from nnilite.errors import ConfigError, Place
 from nnilite.records import Attempt, Json, Metric, Trial
 from nnilite.records.shapes import to_json
@@ -36,7 +36,7 @@ def remarked(item: Trial, known: Remarked) -> Object:
     return {**to_json(item), "tags": list(mine.tags), "note": mine.note}
 
 
-def describe_trial(item: Trial, attempts: Sequence[Attempt], known: Remarked, use: TrialUse | None) -> Object:
+def describe_trial(item: Trial, attempts: Sequence[Attempt], known: Remarked, use: TrialUsage | None) -> Object:
     shown = None if use is None else to_json(use)
     return {**remarked(item, known), "attempts": [to_json(one) for one in attempts], "use": shown}
 

@@ -19,7 +19,7 @@ _SETTLED_S = 0.5  # what was stored in the last moment is counted by then
 _SHOWN_EVERY_S = 10.0
 _USUAL_S = 2.0  # the usual moment that the last results take
 
-Owed = Sequence[dict[str, Any]]
+Backlogs = Sequence[dict[str, Any]]
 
 
 def wait_until_sent(manager: Client, tell: Callable[[str], None]) -> dict[str, Any]:
@@ -61,12 +61,12 @@ def amounts(owed: dict[str, Any]) -> int:
     return int(owed["trials"] + owed["results"] + owed["messages"])
 
 
-def describe_undelivered(owed: Owed) -> str:
+def describe_undelivered(owed: Backlogs) -> str:
     """Return `mlflow (tracker) has not got 2 trials and 40 results, webhook 1 has not got 3 messages`."""
     return ", ".join(f"{one['name']} has not got {_amount(one)}" for one in owed)
 
 
-def sentence(owed: Owed, experiment: str) -> str:
+def sentence(owed: Backlogs, experiment: str) -> str:
     """Return what is still owed and to which receiver, and the command that sends it."""
     return (
         f"{describe_undelivered(owed)}; `nnictl resume {experiment} --foreground` sends the rest, and log/ may show why"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from nnilite._answers.backend import FileEntry, FileListing, OtherEntry
+from nnilite._answers.backend import FileEntry, FileListing, NonFileEntry
 from nnilite._rest.files import is_private
 from nnilite.foreign_files import FILE, GROWING, LISTED_MAX, list_below
 from nnilite.service import TrialFile
@@ -45,5 +45,5 @@ def incomplete(files: Sequence[TrialFile]) -> str:
     return f"Only the first {LISTED_MAX} entries are listed." if len(files) >= LISTED_MAX else ""
 
 
-def _others(files: Sequence[TrialFile]) -> list[OtherEntry]:
-    return [OtherEntry(one.path, one.kind, one.target) for one in files if one.kind != FILE]
+def _others(files: Sequence[TrialFile]) -> list[NonFileEntry]:
+    return [NonFileEntry(one.path, one.kind, one.target) for one in files if one.kind != FILE]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from nnilite._answers.backend import Listed, Profile, TrialUse
+from nnilite._answers.backend import Listed, Profile, TrialUsage
 from nnilite._answers.changes import Changes, Subscription
 from nnilite._store.reader import Reader
 from nnilite._store.tables import BulkReader
@@ -59,7 +59,7 @@ class Viewer:
     async def profile(self) -> Profile:
         return await self.profiles.make(self.progress(), self.read_only, self.control.cannot_resume)
 
-    async def uses(self) -> Mapping[str, TrialUse]:
+    async def uses(self) -> Mapping[str, TrialUsage]:
         """Return nothing, as nothing runs."""
         return {}
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from nnilite._answers.queries import Owed
+from nnilite._answers.queries import Backlog
 from nnilite._trackers.feed import find_position_file, unsent
 from nnilite._webhooks.webhook_events import WebhookEventReader, read_position
 from nnilite.errors import UnreadableFile
@@ -28,7 +28,7 @@ class Undelivered:
     def __init__(self, directory: Path, config: Mapping[str, Json], maximize: bool) -> None:
         self._directory, self._maximize = directory, maximize
         self._trackers, self._webhooks = _read_sections(config, "trackers"), _read_sections(config, "webhooks")
-        self._known: tuple[Owed, ...] = ()
+        self._known: tuple[Backlog, ...] = ()
         self._look_after = -math.inf
 
     @property
@@ -36,7 +36,7 @@ class Undelivered:
         """Whether the experiment has any tracker or webhook."""
         return bool(self._trackers or self._webhooks)
 
-    def look(self, database: Path) -> tuple[Owed, ...]:
+    def look(self, database: Path) -> tuple[Backlog, ...]:
         """Return what is owed, as of some moments ago; what cannot be read now is as it was known before."""
         began = time.monotonic()
         if began >= self._look_after:
@@ -46,13 +46,13 @@ class Undelivered:
             self._look_after = began + taken_s + _SHARE * taken_s
         return self._known
 
-    def _all(self, database: Path) -> Iterator[Owed]:
+    def _all(self, database: Path) -> Iterator[Backlog]:
         for number, tracker in enumerate(self._trackers):
             name = str(tracker.get("name"))
             trials, results = unsent(database, find_position_file(self._directory, number, name))
-            yield Owed(f"{name} (tracker)", trials=trials, results=results)
+            yield Backlog(f"{name} (tracker)", trials=trials, results=results)
         for number, hook in enumerate(self._webhooks):
-            yield Owed(
+            yield Backlog(
                 f"webhook {number + 1}", messages=self._count_messages(database, number, hook.get("events") or ())
             )
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from e2e.running import ended_experiment
-from nnilite._experiments import page_memory
+from nnilite._experiments import page_preferences
 from nnilite._experiments.provenance_reading import FILE_NAME
 from nnilite._running.manager_client import Client
 from nnilite.testing import eventually
@@ -45,12 +45,12 @@ def test_chosen_columns_are_there_in_another_browser_and_go_with_a_link(open_pag
     eventually(lambda: heads(page) == ["#", "Metric", "x"])
     page.get_by_role("button", name="Columns").click()
     page.get_by_role("checkbox", name="Duration").click()
-    eventually(lambda: "seconds" in str(page_memory.read().columns))
+    eventually(lambda: "seconds" in str(page_preferences.read().columns))
     other = open_page(f"{url}/#/trials")
     eventually(lambda: heads(other) == ["#", "Metric", "x", "Duration"])
     assert "cols=sequence" in other.url, "the address shows others the same"
     page.get_by_role("button", name="Restore the default columns").click()
-    eventually(lambda: page_memory.read().columns == {})
+    eventually(lambda: page_preferences.read().columns == {})
 
 
 def test_views_are_saved_under_a_name_for_table_and_charts(open_page: Any, experiment: Any) -> None:
@@ -72,7 +72,7 @@ def test_views_are_saved_under_a_name_for_table_and_charts(open_page: Any, exper
     page.get_by_text("2 of 4 trials").wait_for()
     page.get_by_role("button", name="Views").click()
     page.get_by_role("button", name="Remove the view the <b>middle</b>").click()
-    eventually(lambda: page_memory.read().views == {})
+    eventually(lambda: page_preferences.read().views == {})
 
 
 def test_the_page_tells_what_ran(open_page: Any, experiment: Any) -> None:

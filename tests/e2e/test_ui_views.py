@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from nnilite._experiments import page_memory
+from nnilite._experiments import page_preferences
 from nnilite._running import launch
 from nnilite._running.manager_client import Client
 from nnilite.config import from_dict
@@ -211,7 +211,7 @@ def test_columns_can_be_chosen_and_moved(look: Any, experiment: Any) -> None:
     # The manager remembers them for all pages: those of other tests have not chosen any.
     page.get_by_role("button", name="Restore the default columns").click()
     heads.get_by_text("Reason").wait_for()
-    eventually(lambda: page_memory.read().columns == {})
+    eventually(lambda: page_preferences.read().columns == {})
 
 
 def test_a_trials_page_shows_its_parts(look: Any, experiment: Any) -> None:

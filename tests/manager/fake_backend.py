@@ -26,7 +26,7 @@ from nnilite._answers.backend import (
     TrialPage,
     TrialQuery,
     TrialRemarks,
-    TrialUse,
+    TrialUsage,
 )
 from nnilite._answers.bulk_queries import Curve, Importance, ImportanceMethod, PageCursor, RowPage, Table
 from nnilite._views.file_listing import list_folder
@@ -71,7 +71,7 @@ class FakeBackend:
     import_warning: str = ""
     updates: dict[str, Any] = field(default_factory=dict)
     workers: dict[str, int] = field(default_factory=dict)
-    used: dict[str, TrialUse] = field(default_factory=dict)
+    used: dict[str, TrialUsage] = field(default_factory=dict)
     stopped: bool = False
     failure: BaseException | None = None  # raised by `profile`
     export_ends_after: int = -1
@@ -147,7 +147,7 @@ class FakeBackend:
             raise NotFound(f"there is no trial {trial}")
         return self.kept[trial]
 
-    async def uses(self) -> Mapping[str, TrialUse]:
+    async def uses(self) -> Mapping[str, TrialUsage]:
         return self.used
 
     async def add_trial(self, parameters: Any) -> Trial:

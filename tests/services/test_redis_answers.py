@@ -16,7 +16,7 @@ from nnilite.services.slots import SlotTerms
 from nnilite_redis import RedisConfig
 from nnilite_redis._api import ClaimedJob, Pool
 from nnilite_redis._connection import RedisAddress
-from nnilite_redis._mail import Letter, Mailbox
+from nnilite_redis._mailbox import Mailbox, PoolMessage
 from nnilite_redis._session import Session
 
 _TRIES = 40
@@ -75,7 +75,7 @@ async def odd_pool() -> AsyncIterator[Pool]:
         server.close()
 
 
-async def no_answer(_: Letter) -> None:
+async def no_answer(_: PoolMessage) -> None:
     return None
 
 
@@ -102,8 +102,8 @@ CALLS: dict[str, Callable[[Pool], Awaitable[object]]] = {
     "beat": lambda pool: pool.beat("w", "b", {}, ["e"]),
     "sync": lambda pool: pool.sync("w", "b", [("j", "e", {})]),
     "leave": lambda pool: pool.leave("w"),
-    "tell": lambda pool: mail(pool).tell("y", Letter({})),
-    "read letters": lambda pool: mail(pool)._turn({pool.keys.mail("x"): "0-0", pool.keys.bell: "0-0"}),
+    "tell": lambda pool: mail(pool).tell("y", PoolMessage({})),
+    "read messages": lambda pool: mail(pool)._turn({pool.keys.mail("x"): "0-0", pool.keys.bell: "0-0"}),
 }
 
 
@@ -123,18 +123,20 @@ async def test_an_answer_that_makes_no_sense_is_told_in_a_sentence(monkeypatch: 
             await pool.shares()
 
 
-async def test_a_letter_without_content_is_removed_and_those_with_it_come_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_without_content_is_removed_and_others_come_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     served: list[str] = []
 
-    async def serve(letter: Letter) -> None:
-        served.append(letter.text("ask"))
+    async def serve(message: PoolMessage) -> None:
+        served.append(message.text("ask"))
 
     async def xread(*_: object, **__: object) -> list[object]:
         return [(b"mail", [mail[0]])] if mail else []
 
-    async def take_letters(_: str, last: bytes) -> tuple[int, list[object]]:
+    async def take_messages(_: str, last: bytes) -> tuple[int, list[object]]:
         removed.extend(entry for entry, _ in mail)
-        taken = [letter for letter in mail if letter[0] != last]
+        taken = [message for message in mail if message[0] != last]
         mail.clear()
         return 0, taken
 
@@ -143,7 +145,7 @@ async def test_a_letter_without_content_is_removed_and_those_with_it_come_once(m
     async with odd_pool() as pool:
         with monkeypatch.context() as patch:
             patch.setattr(pool, "client", SimpleNamespace(xread=xread))
-            patch.setattr(pool.reads, "take_letters", take_letters)
+            patch.setattr(pool.reads, "take_messages", take_messages)
             box = Mailbox(pool, "x", serve)
             for _ in range(2):
                 await box._turn({})

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nnilite_redis._mail import Letter
+from nnilite_redis._mailbox import PoolMessage
 from nnilite_redis._worker import confirmations
 from nnilite_redis._worker.checkpoints import Checkpoints
 from nnilite_redis._worker.confirmations import Confirmations
@@ -36,14 +36,14 @@ def trial(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def answer(metrics: object, status: int = 200) -> Letter:
-    return Letter({"status": status}, json.dumps({"metrics": metrics}).encode())
+def answer(metrics: object, status: int = 200) -> PoolMessage:
+    return PoolMessage({"status": status}, json.dumps({"metrics": metrics}).encode())
 
 
 async def test_a_checkpoint_waits_for_the_reports_before_it_and_not_for_later_ones(trial: Path) -> None:
     stored, known, checkpoints = Stored(), Confirmations(trial), Checkpoints(trial)
     saving = asyncio.create_task(checkpoints.save(TASK, stored, lambda: known.come(lambda: False)))  # type: ignore[arg-type]
-    for no_confirmation in (answer(1), answer(9, 503), answer("2"), Letter({"status": 200}, b"[]")):
+    for no_confirmation in (answer(1), answer(9, 503), answer("2"), PoolMessage({"status": 200}, b"[]")):
         known.note(no_confirmation)
         await asyncio.wait([saving], timeout=0.3)
         assert stored.names == []

@@ -23,7 +23,7 @@ from nnilite_redis._api import Pool
 from nnilite_redis._connection import RedisAddress
 from nnilite_redis._convert import task_of
 from nnilite_redis._file_store import TooLarge
-from nnilite_redis._mail import Letter
+from nnilite_redis._mailbox import PoolMessage
 from nnilite_redis._worker import pool_worker
 from nnilite_redis._worker.attempt import WorkerAttempt
 from nnilite_redis._worker.checkpoints import Checkpoints
@@ -77,9 +77,9 @@ class Worker:
     async def _exists(self, _: str) -> int:
         return 1
 
-    async def ask(self, *_: object) -> Letter:
+    async def ask(self, *_: object) -> PoolMessage:
         self.told += 1
-        return Letter({"status": 200})
+        return PoolMessage({"status": 200})
 
     def save_step(self, step: str) -> None:
         place = self.handlers.checkpoints.place(self.attempt.task)
@@ -88,7 +88,7 @@ class Worker:
 
     async def hand_on(self) -> None:
         mail: Any = self
-        await self.handlers.hand_on(mail, JOB.name, Letter({}))
+        await self.handlers.hand_on(mail, JOB.name, PoolMessage({}))
 
     async def begin(self, work: Coroutine[Any, Any, object], asked: int) -> asyncio.Task[object]:
         """Begin this work, which goes on when the store has been asked so often."""

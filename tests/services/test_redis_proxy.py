@@ -19,7 +19,7 @@ from crowds import SECONDS, crowd
 from nnilite._keeper.proof import ProofSession
 from nnilite.testing import eventually
 from nnilite.testing.listener import Handler, Listener
-from nnilite_redis._mail import Letter
+from nnilite_redis._mailbox import PoolMessage
 from nnilite_redis._relay import put
 from nnilite_redis._worker import proxy
 from nnilite_redis._worker.proxy import Proxy
@@ -32,7 +32,7 @@ class Port:
     """A proxy on a loop of its own, whose manager takes everything."""
 
     def __init__(self) -> None:
-        self.taken: list[Letter] = []
+        self.taken: list[PoolMessage] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
@@ -43,9 +43,9 @@ class Port:
         self._proxy.start()
         self.number = int(self._proxy.url.rpartition(":")[2])
 
-    async def _take(self, job: str, letter: Letter) -> Letter:
-        self.taken.append(letter)
-        return Letter({"status": 200}, b"{}")
+    async def _take(self, job: str, message: PoolMessage) -> PoolMessage:
+        self.taken.append(message)
+        return PoolMessage({"status": 200}, b"{}")
 
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self._proxy.close(), self._loop).result(20)
@@ -73,7 +73,7 @@ def signed(body: bytes) -> str:
 @pytest.mark.parametrize("authorization", ["Bearer secret", signed(b"{}")], ids=["version 0.1", "signed"])
 def test_what_a_keeper_here_has_signed_goes_to_its_manager(port: Port, authorization: str) -> None:
     assert port.post(PATH, authorization) == 200
-    assert [letter.data for letter in port.taken] == [b"{}"]
+    assert [message.data for message in port.taken] == [b"{}"]
 
 
 @pytest.mark.parametrize(
@@ -150,10 +150,10 @@ def manager(heard: Heard) -> Iterator[Listener]:
 
 def test_a_keepers_request_comes_to_the_manager_and_its_answer_back(manager: Listener, heard: Heard) -> None:
     headers = {"Authorization": "proof", "Content-Type": "application/json", "Cookie": "session", "X-Nnilite-Job": 5}
-    letter = Letter({"method": "POST", "path": PATH, "headers": headers}, b'{"events": []}')
-    answer = put(lambda: f"{manager.url}/base/", letter)
+    message = PoolMessage({"method": "POST", "path": PATH, "headers": headers}, b'{"events": []}')
+    answer = put(lambda: f"{manager.url}/base/", message)
     [(path, sent, body)] = heard
-    assert (path, body) == (f"/base{PATH}", letter.data)
+    assert (path, body) == (f"/base{PATH}", message.data)
     assert {name for name in sent if name in headers} == {"Authorization", "Content-Type"}
     assert (answer.head["status"], answer.data) == (409, b'{"stop": true}')
     assert answer.head["headers"] == {"Content-Type": "application/json", "X-Nnilite-Proof": "abc"}
@@ -161,5 +161,5 @@ def test_a_keepers_request_comes_to_the_manager_and_its_answer_back(manager: Lis
 
 def test_a_manager_that_does_not_answer_now_is_told_as_one_to_be_asked_again(manager: Listener) -> None:
     manager.stop()
-    answer = put(lambda: manager.url, Letter({"method": "GET", "path": f"{PATH}/proof?nonce={'0' * 32}"}))
+    answer = put(lambda: manager.url, PoolMessage({"method": "GET", "path": f"{PATH}/proof?nonce={'0' * 32}"}))
     assert answer.head["status"] == 503

@@ -31,7 +31,7 @@ from nnilite_redis._convert import (
     status_of,
     task_of,
 )
-from nnilite_redis._mail import Letter
+from nnilite_redis._mailbox import PoolMessage
 from nnilite_redis._relay import is_of_keeper, put
 from nnilite_redis._silence import Silence
 from nnilite_redis._worker import leases
@@ -324,7 +324,7 @@ def test_a_task_that_no_manager_would_write_is_refused(wrong):
 def test_only_what_keepers_ask_is_put_to_the_manager(method, path, passes):
     assert is_of_keeper(method, path) is passes
     if not passes:
-        answer = put(lambda: "http://127.0.0.1:1", Letter({"method": method, "path": path, "headers": {}}))
+        answer = put(lambda: "http://127.0.0.1:1", PoolMessage({"method": method, "path": path, "headers": {}}))
         assert answer.head == {"status": 403}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._checkpoints.shared_storage import SharedStorage
-from nnilite._experiments import page_memory, registry
+from nnilite._experiments import page_preferences, registry
 from nnilite._experiments.new_folders import make_own_folder
 from nnilite._plugins import user_algorithms
 from nnilite._plugins.user_algorithms import Registered
@@ -37,7 +37,7 @@ def open_to_others(folder: Path) -> list[str]:
 def test_no_other_user_can_replace_an_experiment_or_what_makes_it_known(home: Path) -> None:
     launch.make_folder(registry.root() / "abc")
     registry.add("abc", "", registry.root() / "abc", "local", 1.0)
-    page_memory.keep_columns("trials", ["x"])
+    page_preferences.keep_columns("trials", ["x"])
     assert open_to_others(home) == []
     assert (registry.root() / "abc").stat().st_mode & 0o777 == 0o700
 

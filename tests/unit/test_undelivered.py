@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nnilite._answers.queries import Owed
+from nnilite._answers.queries import Backlog
 from nnilite._engine import messages
 from nnilite._running import final_delivery
 from nnilite._store.writer import Store
@@ -44,7 +44,7 @@ def end(store: Store, trials: int) -> None:
     store.write([messages.SaveExperiment(ExperimentState.DONE, "", 5.0, 9.0, messages.Settings(1))])
 
 
-def owed(store: Store, config: Any = CONFIG) -> list[Owed]:
+def owed(store: Store, config: Any = CONFIG) -> list[Backlog]:
     return list(Undelivered(store.path.parent, config, True).look(store.path))
 
 
@@ -52,9 +52,9 @@ def test_all_is_owed_before_a_process_has_begun_and_nothing_where_nobody_wants_a
     assert owed(store) == []
     end(store, 3)
     assert owed(store) == [
-        Owed("mlflow (tracker)", trials=3, results=3),
-        Owed("webhook 1", messages=4),
-        Owed("webhook 2", messages=1),
+        Backlog("mlflow (tracker)", trials=3, results=3),
+        Backlog("webhook 1", messages=4),
+        Backlog("webhook 2", messages=1),
     ]
     assert owed(store, {"trackers": 5, "webhooks": [7]}) == []
     assert not Undelivered(store.path.parent, {}, True).is_possible
@@ -102,7 +102,7 @@ def test_a_position_that_cannot_be_read_now_changes_nothing(store: Store) -> Non
 def test_no_more_messages_are_counted_than_anybody_reads(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nnilite._webhooks.undelivered._MOST_MESSAGES", 2)
     end(store, 5)
-    assert owed(store)[1] == Owed("webhook 1", messages=2)
+    assert owed(store)[1] == Backlog("webhook 1", messages=2)
 
 
 class Answering:

@@ -6,7 +6,7 @@ _keys           the names of all keys
 _scripts        what is done in Redis at once or not at all
 _bounded_reads  reads what others write, up to sizes
 _api            everything that managers and workers do in Redis
-_mail           letters between managers and workers
+_mailbox        messages between managers and workers
 _relay          keepers' requests, put to the manager
 _file_store     code, keeper, checkpoints and outputs: through a store, or through Redis
 _convert        from jobs to records, from records to statuses and to reasons for waiting

@@ -15,8 +15,8 @@ from nnilite_redis._connection import REDIS_ERRORS, SENSELESS, RedisAddress
 
 MOST_LIST_BYTES = 8_000_000
 _MOST_VALUE_BYTES = 64_000  # limit for what workers report; they cut their texts to less
-_MOST_LETTERS = 64
-_MOST_LETTER_BYTES = 24_000_000
+_MOST_MESSAGES = 64
+_MOST_MESSAGE_BYTES = 24_000_000
 _MOST_MAIL_BYTES = 48_000_000
 _AT_ONCE = 100  # hashes: the event loop has a turn between two lots
 
@@ -72,16 +72,16 @@ class BoundedReads:
             )
         return found
 
-    async def take_letters(self, mail: str, last: bytes) -> tuple[int, list[tuple[bytes, dict[bytes, bytes]]]]:
-        """Take the next letters out of a party's mail, and remove the one that was read last.
+    async def take_messages(self, mail: str, last: bytes) -> tuple[int, list[tuple[bytes, dict[bytes, bytes]]]]:
+        """Take the next messages out of a party's mail, and remove the one that was read last.
 
         Return how many were dropped unread because they were too long, and the others: entry and fields of each.
         """
-        most = _MOST_LETTERS, _MOST_LETTER_BYTES, _MOST_MAIL_BYTES
-        found = await self.run(scripts.LETTERS, [mail], *most, last)
+        most = _MOST_MESSAGES, _MOST_MESSAGE_BYTES, _MOST_MAIL_BYTES
+        found = await self.run(scripts.MESSAGES, [mail], *most, last)
         with self.asking():
-            dropped, letters = found
-            pairs = ((entry, zip(fields[::2], fields[1::2], strict=True)) for entry, fields in letters)
+            dropped, messages = found
+            pairs = ((entry, zip(fields[::2], fields[1::2], strict=True)) for entry, fields in messages)
             return int(dropped), [(entry, dict(texts)) for entry, texts in pairs]
 
     async def last_ring(self, bell: str, entry: bytes) -> bytes:

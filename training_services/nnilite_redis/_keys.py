@@ -12,7 +12,7 @@
     PREFIX:slots               hash: which jobs hold a slot, each until when (ms), and its experiment
     PREFIX:claims              hash: which jobs lack but a slot, each with its place, until when (ms), its experiment
     PREFIX:manager:X           there while the manager of the experiment listens
-    PREFIX:mail:PARTY          stream: letters to a worker or to a manager
+    PREFIX:mail:PARTY          stream: messages to a worker or to a manager
     PREFIX:file:NAME           a file: code, keeper, checkpoints
 
 All of them expire when they have not been used for long.

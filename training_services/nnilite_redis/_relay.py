@@ -1,6 +1,6 @@
-"""Deliver keepers' requests on the manager's side: they come as letters and go to the manager's own callback.
+"""Deliver keepers' requests on the manager's side: they come as messages and go to the manager's own callback.
 
-All clients with write access to the pool's Redis can write such a letter, and the manager requires no sign-in from its
+All clients with write access to the pool's Redis can write such a message, and the manager requires no sign-in from its
 own machine. So only requests of keepers are passed on, and the manager checks the trial's token.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from nnilite_redis._mail import Letter
+from nnilite_redis._mailbox import PoolMessage
 
 REQUEST_HEADERS = ("Authorization", "Content-Type", "X-Nnilite-Job")
 ANSWER_HEADERS = ("Content-Type", "X-Nnilite-Proof")
@@ -31,27 +31,29 @@ def is_of_keeper(method: str, path: str) -> bool:
     return bool(_ALLOWED.fullmatch(f"{method} {path}"))
 
 
-def put(address: Callable[[], str], letter: Letter) -> Letter:
+def put(address: Callable[[], str], message: PoolMessage) -> PoolMessage:
     """Put a keeper's request to the manager at this address; return its answer. It blocks: use a thread."""
-    method, path = letter.text("method"), letter.text("path")
-    given = letter.head.get("headers")
+    method, path = message.text("method"), message.text("path")
+    given = message.head.get("headers")
     headers = (
         {name: value for name, value in given.items() if _is_header(name, value)} if isinstance(given, dict) else {}
     )
     if not is_of_keeper(method, path):
-        return Letter({"status": 403})
+        return PoolMessage({"status": 403})
     connection = _connection(address())
     try:
         prefix = urlsplit(address()).path.rstrip("/")
-        connection.request(method, prefix + path, letter.data or None, headers)
+        connection.request(method, prefix + path, message.data or None, headers)
         response = connection.getresponse()
         body = response.read(MAX_BODY_BYTES)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return Letter({"status": 503, "error": f"the manager does not answer: {error}"})
+        return PoolMessage({"status": 503, "error": f"the manager does not answer: {error}"})
     finally:
         connection.close()
     found = {name: response.getheader(name) for name in ANSWER_HEADERS}
-    return Letter({"status": response.status, "headers": {name: value for name, value in found.items() if value}}, body)
+    return PoolMessage(
+        {"status": response.status, "headers": {name: value for name, value in found.items() if value}}, body
+    )
 
 
 def _is_header(name: Any, value: Any) -> bool:

@@ -24,7 +24,7 @@ from nnilite_redis._api import Pool
 from nnilite_redis._config import IGNORED, RedisConfig, check_label
 from nnilite_redis._convert import CANCELED_IN_QUEUE, find_requirements, task_of
 from nnilite_redis._keys import name_worker_party
-from nnilite_redis._mail import Letter
+from nnilite_redis._mailbox import PoolMessage
 from nnilite_redis._session import Session, reach_files
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class RedisService(TrainingService):
         """Have a worker check its jobs now, which it would otherwise do in a moment."""
         if worker:
             with contextlib.suppress(ServiceError):
-                await self._opened.mail.tell(name_worker_party(worker), Letter({"do": "look"}))
+                await self._opened.mail.tell(name_worker_party(worker), PoolMessage({"do": "look"}))
 
     async def remove(self, handle: Handle) -> None:
         name = str(handle["job"])

@@ -1,4 +1,4 @@
-"""An open service: its connections, its letters, and the files that it has put where workers find them."""
+"""An open service: its connections, its messages, and the files that it has put where workers find them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nnilite_redis._config import RedisConfig
 from nnilite_redis._convert import describe_files, find_requirements, task_of
 from nnilite_redis._file_store import Files, files_of, name_of
 from nnilite_redis._keys import name_manager_party
-from nnilite_redis._mail import Letter, Mailbox
+from nnilite_redis._mailbox import Mailbox, PoolMessage
 from nnilite_redis._trial_files import TrialFiles
 from nnilite_redis._watch import PoolWatch
 
@@ -88,15 +88,15 @@ class Session:
         task = task_of(job, self._config, self._package.archive.name, self._keeper)
         await self.pool.submit(job.name, job.experiment, task, required.queue, required.text)
 
-    async def _serve(self, letter: Letter) -> Letter | None:
+    async def _serve(self, message: PoolMessage) -> PoolMessage | None:
         """Answer the requests of workers."""
-        what = letter.text("do")
+        what = message.text("do")
         if what == "http":
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._relays, _relay.put, self._context.callback_url, letter)
+            return await loop.run_in_executor(self._relays, _relay.put, self._context.callback_url, message)
         if what == "provide":
             await self._provide()
-            return Letter({})
+            return PoolMessage({})
         if what == "changed":
             self._context.wake()
             return None

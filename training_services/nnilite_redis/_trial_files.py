@@ -16,7 +16,7 @@ from nnilite.services.keeper_folder import copied_events, missing_output
 from nnilite_redis._api import Pool
 from nnilite_redis._file_store import Files
 from nnilite_redis._keys import name_worker_party
-from nnilite_redis._mail import Letter, Mailbox
+from nnilite_redis._mailbox import Mailbox, PoolMessage
 from nnilite_redis._watch import PoolWatch
 
 READ_LIMIT_BYTES = 4 << 20
@@ -121,8 +121,8 @@ class TrialFiles:
             raise ServiceError(f"worker {record.worker}, which has the trial's files, does not answer")
         return record.worker
 
-    async def _ask(self, worker: str, handle: Handle, asked: dict[str, Json], limit_s: float) -> Letter:
-        answer = await self.mail.ask(name_worker_party(worker), Letter({**asked, "job": handle["job"]}), limit_s)
+    async def _ask(self, worker: str, handle: Handle, asked: dict[str, Json], limit_s: float) -> PoolMessage:
+        answer = await self.mail.ask(name_worker_party(worker), PoolMessage({**asked, "job": handle["job"]}), limit_s)
         if answer.text("error"):
             raise (NotFound if answer.text("kind") == "NotFound" else ServiceError)(answer.text("error"))
         return answer

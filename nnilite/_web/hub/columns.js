@@ -1,7 +1,7 @@
 // The columns of the list: what stands in each, and by what it is sorted.
 
 import { count, duration, exact, moment, number, value } from "../lib/format.js";
-import { readColumns } from "../lib/page_memory.js";
+import { readColumns } from "../lib/page_preferences.js";
 import { html } from "../lib/ui.js";
 import { ExperimentState, Time } from "../parts/states.js";
 import { bestIn, experiments, hasFront, parametersOf, trialCount } from "./experiments.js";

@@ -2,7 +2,7 @@
 
 import { get } from "../lib/api.js";
 import { count, duration, number, value } from "../lib/format.js";
-import { useMemory } from "../lib/page_memory.js";
+import { usePreferences } from "../lib/page_preferences.js";
 import { route, setQuery } from "../lib/route.js";
 import { html, useEffect, useState } from "../lib/ui.js";
 import { axis, base, Chart, plotArea, series } from "../parts/chart.js";
@@ -67,7 +67,7 @@ export function Compare() {
   const query = route.value.query;
   const ids = query.getAll("id");
   const objective = query.get("objective") ?? "";
-  useMemory("ui");
+  usePreferences("ui");
   const [found, setFound] = useState(/** @type {Compared[] | null} */ (null));
   const [problem, setProblem] = useState("");
   useEffect(() => {

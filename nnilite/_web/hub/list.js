@@ -1,7 +1,7 @@
 // The list: search, filters, and a row for each experiment with what can be done to it.
 
 import { ariaSort, count, plural } from "../lib/format.js";
-import { keepColumns, useMemory } from "../lib/page_memory.js";
+import { keepColumns, usePreferences } from "../lib/page_preferences.js";
 import { href, route, setQuery } from "../lib/route.js";
 import { html, useState } from "../lib/ui.js";
 import { Pick } from "../parts/chart_card.js";
@@ -36,7 +36,7 @@ const PAGE = 100; // rows at first, and with each “Show more”
 export function List() {
   const query = route.value.query;
   const [most, setMost] = useState(PAGE);
-  useMemory("ui", TABLE);
+  usePreferences("ui", TABLE);
   if (experiments.value === null) return html`<${Empty} title="Loading …" />`;
   const all = allColumns();
   const columns = shownColumns(all, query);

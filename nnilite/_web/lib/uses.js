@@ -5,10 +5,10 @@ import { bytes } from "./format.js";
 import { signal, useEffect } from "./ui.js";
 
 /** @import { Trial } from "./trials.js" */
-/** @import { GpuUse, TrialUse } from "./wire.d.ts" */
+/** @import { GpuUse, TrialUsage } from "./wire.d.ts" */
 
 const EVERY_MS = 10_000;
-/** @type {Map<string, TrialUse>} */
+/** @type {Map<string, TrialUsage>} */
 const NOTHING = new Map();
 
 /** The last words on running trials, by trial. */
@@ -46,7 +46,7 @@ export function useUses(wanted) {
 /** Nothing is known while the manager does not answer; that it does not, the page tells elsewhere. */
 async function answer() {
   try {
-    /** @type {{ uses: TrialUse[] }} */
+    /** @type {{ uses: TrialUsage[] }} */
     const { uses: told } = await get("uses");
     return new Map(told.map((one) => [one.trial, one]));
   } catch {

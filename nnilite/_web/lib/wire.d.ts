@@ -52,11 +52,11 @@ export interface TrialDetails extends Trial {
   tags: string[];
   note: string;
   attempts: Attempt[];
-  use: TrialUse | null;
+  use: TrialUsage | null;
 }
 
 /** What the processes of a running trial use: busy processors, and bytes. */
-export interface TrialUse {
+export interface TrialUsage {
   trial: string;
   attempt: number;
   time: Time;
@@ -126,7 +126,7 @@ export interface ServiceState {
 }
 
 /** What one tracker or webhook has not got yet. */
-export interface Owed {
+export interface Backlog {
   name: string;
   trials: number;
   results: number;
@@ -156,7 +156,7 @@ export interface Experiment {
   services: ServiceState[];
   spent: number | null;
   waiting: { reason: string; count: number }[];
-  owed: Owed[];
+  owed: Backlog[];
   withoutEffect: string[];
   tunerChoice: string;
   notices: string[];
@@ -190,7 +190,7 @@ export interface FileEntry {
 }
 
 /** What is no file: a link, whose target is text, or a pipe or device. */
-export interface OtherEntry {
+export interface NonFileEntry {
   path: string;
   kind: string;
   target: string;
@@ -198,7 +198,7 @@ export interface OtherEntry {
 
 export interface FileListing {
   files: FileEntry[];
-  others: OtherEntry[];
+  others: NonFileEntry[];
   note: string;
 }
 

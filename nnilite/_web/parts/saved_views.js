@@ -1,13 +1,13 @@
 // The panel with the views that have a name: what the address shows, as links, and a link to what is shown now.
 
-import { keepView, lastingLink, savedViews, shownAddress } from "../lib/page_memory.js";
+import { keepView, lastingLink, savedViews, shownAddress } from "../lib/page_preferences.js";
 import { html, useState } from "../lib/ui.js";
 import { Copy } from "./copy.js";
 import { Icon } from "./icons.js";
 import { Pop } from "./layout.js";
 import { perform } from "./toasts.js";
 
-/** @import { SavedView } from "../lib/page_memory.js" */
+/** @import { SavedView } from "../lib/page_preferences.js" */
 
 /** @param {{ place: string }} props whose views: the id of an experiment, or `ui` */
 export function SavedViews({ place }) {

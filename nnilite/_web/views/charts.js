@@ -4,7 +4,7 @@ import { filtered } from "../lib/filtered.js";
 import { filterQuery } from "../lib/filters.js";
 import { count, plural } from "../lib/format.js";
 import { loaded, profile, trials } from "../lib/live_data.js";
-import { useMemory } from "../lib/page_memory.js";
+import { usePreferences } from "../lib/page_preferences.js";
 import { href, route } from "../lib/route.js";
 import { isSignedIn } from "../lib/session.js";
 import { html, signal, useEffect, useRef, useState } from "../lib/ui.js";
@@ -80,7 +80,7 @@ export function Charts() {
     // On a phone the tabs scroll, and the chosen one may be outside.
     tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [name]);
-  useMemory(profile.value?.id);
+  usePreferences(profile.value?.id);
   const views = html`<${SavedViews} place=${profile.value?.id ?? ""} />`;
   const shared = filterQuery(route.value.query);
   const rows = filtered.value;

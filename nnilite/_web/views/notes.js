@@ -4,7 +4,7 @@ import { plural } from "../lib/format.js";
 import { html } from "../lib/ui.js";
 import { Card } from "../parts/layout.js";
 
-/** @import { Experiment as Profile, Owed } from "../lib/wire.d.ts" */
+/** @import { Experiment as Profile, Backlog } from "../lib/wire.d.ts" */
 
 /** @param {{ known: Profile }} props */
 export function Notes({ known }) {
@@ -27,7 +27,7 @@ const Kind = ({ name }) =>
 
 /**
  * What a tracker or webhook still has to get; "" if nothing.
- * @param {Owed} owed
+ * @param {Backlog} owed
  */
 export function owedSentence({ name, trials, results, messages }) {
   /** @type {[number, string][]} */

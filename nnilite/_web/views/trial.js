@@ -25,7 +25,7 @@ import { State, Time } from "../parts/states.js";
 import { messageOf, perform } from "../parts/toasts.js";
 import { Remarks } from "../parts/trial_remarks.js";
 import { TrialRoles } from "../parts/trial_roles.js";
-import { TrialUse } from "../parts/trial_use.js";
+import { TrialUsage } from "../parts/trial_usage.js";
 
 /** @import { ApiError } from "../lib/api.js" */
 /** @import { Trial } from "../lib/trials.js" */
@@ -72,7 +72,7 @@ export function TrialPage() {
     <div class="trial-page">
       <div class="stack" style=${{ alignContent: "start" }}>
         <${Metrics} trial=${found} />
-        <${TrialUse} trial=${found} />
+        <${TrialUsage} trial=${found} />
         <${Remarks} trial=${found.id} />
         <${Parameters} trial=${found} />
         <${Attributes} trial=${found} />

@@ -18,7 +18,7 @@ import {
 } from "../lib/format.js";
 import { loaded, now, profile, trials, version } from "../lib/live_data.js";
 import { isSeveral, metricNames } from "../lib/objectives.js";
-import { keepColumns, readColumns, tableOf, useMemory } from "../lib/page_memory.js";
+import { keepColumns, readColumns, tableOf, usePreferences } from "../lib/page_preferences.js";
 import { allTags, remarksOf } from "../lib/remarks.js";
 import { go, href, route, setQuery } from "../lib/route.js";
 import { selected, toggleSelected } from "../lib/selected.js";
@@ -39,7 +39,7 @@ import { perform } from "../parts/toasts.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
 /** @import { FlatValue, Trial } from "../lib/trials.js" */
-/** @import { TrialUse } from "../lib/wire.d.ts" */
+/** @import { TrialUsage } from "../lib/wire.d.ts" */
 /** @import { Sort } from "../parts/grid.js" */
 
 /** @typedef {import("../parts/grid.js").Column<Trial>} Column */
@@ -217,7 +217,7 @@ export function widthFor(texts) {
 
 /**
  * @param {Trial} trial
- * @param {(use: TrialUse) => string} text
+ * @param {(use: TrialUsage) => string} text
  */
 function usedNow(trial, text) {
   const use = useOf(trial);
@@ -294,7 +294,7 @@ export function Trials() {
   const all = allColumns(fields.value);
   const columns = shownColumns(all, query);
   const table = tableOf(Object.keys(profile.value?.searchSpace ?? {}));
-  useMemory(profile.value?.id, table);
+  usePreferences(profile.value?.id, table);
   /** @param {string[] | null} keys null: the usual ones */
   const choose = (keys) => perform(() => keepColumns(table, keys));
   useUses(columns.some(({ key }) => key === "processors" || key === "memory"));

@@ -16,7 +16,7 @@ from nnilite.testing import eventually
 from nnilite_redis import RedisConfig
 from nnilite_redis._api import Pool
 from nnilite_redis._convert import Requirements
-from nnilite_redis._mail import Letter, Mailbox
+from nnilite_redis._mailbox import Mailbox, PoolMessage
 from waiting import eventually_async
 
 pytestmark = [pytest.mark.real]
@@ -90,7 +90,7 @@ def test_what_a_worker_says_of_itself_is_read_up_to_a_size(look, write):
     assert [(one.id, one.facts) for one in look(lambda pool: pool.workers())] == [("w", {})]
 
 
-async def read_mail(pool: Pool, turns: int, serve: Callable[[Letter], Awaitable[None]]) -> Mailbox:
+async def read_mail(pool: Pool, turns: int, serve: Callable[[PoolMessage], Awaitable[None]]) -> Mailbox:
     box = Mailbox(pool, "me", serve)
     streams = {pool.keys.mail("me"): "0-0"}
     for _ in range(turns):
@@ -98,12 +98,12 @@ async def read_mail(pool: Pool, turns: int, serve: Callable[[Letter], Awaitable[
     return box
 
 
-def test_letters_are_dropped_that_are_longer_than_any_of_nnilite(look, write, monkeypatch):
-    monkeypatch.setattr("nnilite_redis._bounded_reads._MOST_LETTER_BYTES", 1000)
+def test_messages_are_dropped_that_are_longer_than_any_of_nnilite(look, write, monkeypatch):
+    monkeypatch.setattr("nnilite_redis._bounded_reads._MOST_MESSAGE_BYTES", 1000)
     served = []
 
-    async def serve(letter: Letter) -> None:
-        served.append(letter.text("do"))
+    async def serve(message: PoolMessage) -> None:
+        served.append(message.text("do"))
 
     for head in ('{"do": "first"}', '{"do": "%s"}' % ("x" * 2000), '{"do": "last"}'):
         write("XADD", "mail:me", "*", "head", head)
@@ -120,24 +120,24 @@ def test_letters_are_dropped_that_are_longer_than_any_of_nnilite(look, write, mo
 def test_a_head_of_a_hundred_thousand_values_is_not_parsed(look, write):
     served = []
 
-    async def serve(letter: Letter) -> None:
-        served.append(letter)
+    async def serve(message: PoolMessage) -> None:
+        served.append(message)
 
     write("XADD", "mail:me", "*", "head", '{"do": "x", "y": [' + "{}," * 150_000 + "{}]}")
     look(lambda pool: read_mail(pool, 1, serve))
     assert (served, write("XLEN", "mail:me")) == ([], 0)
 
 
-def test_letters_stay_where_they_are_while_many_others_are_answered(look, write, monkeypatch):
-    monkeypatch.setattr("nnilite_redis._bounded_reads._MOST_LETTERS", 2)
-    monkeypatch.setattr("nnilite_redis._mail._MOST_AT_ONCE", 4)
+def test_messages_stay_where_they_are_while_many_others_are_answered(look, write, monkeypatch):
+    monkeypatch.setattr("nnilite_redis._bounded_reads._MOST_MESSAGES", 2)
+    monkeypatch.setattr("nnilite_redis._mailbox._MOST_AT_ONCE", 4)
     for _ in range(50):
         write("XADD", "mail:me", "*", "head", '{"do": "wait"}')
 
     async def read(pool: Pool) -> None:
         done, served = asyncio.Event(), 0
 
-        async def serve(_: Letter) -> None:
+        async def serve(_: PoolMessage) -> None:
             nonlocal served
             served += 1
             await done.wait()

@@ -6,7 +6,7 @@
     intake            takes jobs from the queue, and prepares them until their keepers run
     file_cache        the code and the keepers, which its attempts share
     task              what a manager says of a job, checked
-    proxy             where keepers find their manager: a port of this machine, from which requests go by letters
+    proxy             where keepers find their manager: a port of this machine, from which requests go by messages
     request_handlers  what keepers and managers ask a worker
     gpus              the GPUs of this worker, and which of them the next trial would get
     checkpoints       what trials save is brought to where other workers find it

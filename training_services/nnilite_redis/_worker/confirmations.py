@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nnilite.services.keeper_folder import LEAST_UNCONFIRMED_S, UNCONFIRMED_S, ReportCount
-from nnilite_redis._mail import Letter
+from nnilite_redis._mailbox import PoolMessage
 
 _LOOK_S = 0.1
 _WITH_COUNT = (200, 409)
@@ -27,7 +27,7 @@ class Confirmations:
         self._confirmed = 0
         self._left_s = UNCONFIRMED_S
 
-    def note(self, answer: Letter) -> None:
+    def note(self, answer: PoolMessage) -> None:
         """Take the manager's answer to a batch of the keeper."""
         if answer.head.get("status") in _WITH_COUNT:
             try:

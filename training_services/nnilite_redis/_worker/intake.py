@@ -15,7 +15,7 @@ from nnilite_redis._api import ClaimedJob, Pool, ServerStarting
 from nnilite_redis._convert import Requirements, read_requirements
 from nnilite_redis._file_store import Files, files_of
 from nnilite_redis._keys import name_manager_party
-from nnilite_redis._mail import Letter, Mailbox
+from nnilite_redis._mailbox import Mailbox, PoolMessage
 from nnilite_redis._relay import LIMIT_S
 from nnilite_redis._worker import guard
 from nnilite_redis._worker.attempt import WorkerAttempt
@@ -185,7 +185,9 @@ class Intake:
             try:
                 if await self.cache.fetch(name, file, files):
                     break
-                await self.mail.ask(name_manager_party(attempt.task.job.experiment), Letter({"do": "provide"}), LIMIT_S)
+                await self.mail.ask(
+                    name_manager_party(attempt.task.job.experiment), PoolMessage({"do": "provide"}), LIMIT_S
+                )
             except ConfigError:
                 raise
             except ServiceError as error:

@@ -30,7 +30,7 @@ from nnilite_redis._api import Pool, Synced
 from nnilite_redis._connection import RedisAddress
 from nnilite_redis._convert import DRAINING, UP, make_host_label
 from nnilite_redis._keys import name_manager_party, name_worker_party
-from nnilite_redis._mail import Letter, Mailbox
+from nnilite_redis._mailbox import Mailbox, PoolMessage
 from nnilite_redis._worker import guard
 from nnilite_redis._worker.attempt import CANCEL, STOP, WorkerAttempt, list_attempts
 from nnilite_redis._worker.checkpoints import Checkpoints
@@ -104,7 +104,7 @@ class Worker:
         self._gpus = WorkerGpus(options.gpus)
         self._handlers = Handlers(self._pool, self._holdings, self._checkpoints, folder, name, look=self._wakeup.set)
         self._mail = Mailbox(self._pool, name_worker_party(name), self._handlers.serve)
-        self._proxy = Proxy(lambda job, letter: self._handlers.hand_on(self._mail, job, letter), self._holdings.token)
+        self._proxy = Proxy(lambda job, message: self._handlers.hand_on(self._mail, job, message), self._holdings.token)
         self._intake = Intake(
             pool=self._pool,
             mail=self._mail,
@@ -151,7 +151,7 @@ class Worker:
         log.info("worker %s joins the pool %s at %s", self.id, self._options.prefix, self._options.address.title)
 
     async def _check_name(self) -> None:
-        """Check the name: two workers of one name would take each other's letters. Raises: Conflict, ServiceError."""
+        """Check the name: two workers of one name would take each other's messages. Raises: Conflict, ServiceError."""
         before = await self._read_beat_of_namesake()
         if before:
             await asyncio.sleep(1.5 * BEAT_S)
@@ -315,7 +315,7 @@ class Worker:
         changed = {experiment for job, experiment, _ in reports if states[job] != self._states.get(job)}
         self._states = states
         for experiment in sorted(changed):
-            await self._mail.tell(name_manager_party(experiment), Letter({"do": "changed"}))
+            await self._mail.tell(name_manager_party(experiment), PoolMessage({"do": "changed"}))
 
     async def _look(self) -> None:
         """Start a round at once when something changes; and store what trials save for other workers."""

@@ -1,4 +1,4 @@
-"""Serve keepers on this machine in place of the manager: requests go to it as letters, and so do its answers.
+"""Serve keepers on this machine in place of the manager: requests go to it as messages, and so do its answers.
 
 All users of this machine can reach the port. So a request is judged by its head: its body is read only if the head
 proves that the keeper of a job here sent it. Connections without a proof are few, and one of them makes room.
@@ -21,7 +21,7 @@ from tornado.web import Application, RequestHandler, stream_request_body
 
 from nnilite.errors import NniliteError
 from nnilite.services.callback_address import UnauthenticatedCallers, proves
-from nnilite_redis._mail import Letter
+from nnilite_redis._mailbox import PoolMessage
 from nnilite_redis._relay import ANSWER_HEADERS, MAX_BODY_BYTES, REQUEST_HEADERS, is_of_keeper
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Pass = Callable[[str, Letter], Awaitable[Letter | None]]
+Pass = Callable[[str, PoolMessage], Awaitable[PoolMessage | None]]
 """Hands the request of a job's keeper to its manager; None if there is no such job here."""
 
 _UNPROVEN_MOST = 64
@@ -123,13 +123,13 @@ class _ProxyHandler(RequestHandler):
         """Judge the head. A refused sender is answered at once, and the connection ends with an unread body."""
         method, path = str(self.request.method), str(self.request.uri)
         if not is_of_keeper(method, path):
-            self._answer(Letter({"status": 403}))
+            self._answer(PoolMessage({"status": 403}))
             return
         token = self._token_of(self.path_args[0])
         if not token:
-            self._answer(Letter({"status": 404}))
+            self._answer(PoolMessage({"status": 404}))
         elif method == "POST" and not proves(self.request.headers.get("Authorization", ""), token, method, path):
-            self._answer(Letter({"status": 401}))
+            self._answer(PoolMessage({"status": 401}))
         else:
             stream = getattr(self.request.connection, "stream", None)
             if stream is not None:
@@ -148,23 +148,23 @@ class _ProxyHandler(RequestHandler):
     async def _carry(self, job: str) -> None:
         method, path = str(self.request.method), str(self.request.uri)
         headers = {name: self.request.headers[name] for name in REQUEST_HEADERS if name in self.request.headers}
-        letter = Letter({"do": "http", "method": method, "path": path, "headers": headers}, bytes(self._body))
+        message = PoolMessage({"do": "http", "method": method, "path": path, "headers": headers}, bytes(self._body))
         try:
-            answer = await self._hand_on(job, letter)
+            answer = await self._hand_on(job, message)
         except NniliteError as error:
             log.debug("a request of %s waits: %s", job, error)
-            answer = Letter({"status": 503})
-        self._answer(answer or Letter({"status": 404}))
+            answer = PoolMessage({"status": 503})
+        self._answer(answer or PoolMessage({"status": 404}))
 
-    def _answer(self, letter: Letter) -> None:
-        status, headers = letter.head.get("status"), letter.head.get("headers")
+    def _answer(self, message: PoolMessage) -> None:
+        status, headers = message.head.get("status"), message.head.get("headers")
         known = isinstance(status, int) and 200 <= status < 600
         self.set_status(status if known and isinstance(status, int) else 503)
         for name in ANSWER_HEADERS:
             value = headers.get(name) if isinstance(headers, dict) else None
             if isinstance(value, str) and value.isprintable():
                 self.set_header(name, value)
-        self.finish(letter.data)
+        self.finish(message.data)
 
 
 def _quiet(handler: Any) -> None:

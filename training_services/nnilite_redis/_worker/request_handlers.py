@@ -16,7 +16,7 @@ from nnilite.services.worker_side import is_folder_there, is_there
 from nnilite_redis._api import Pool
 from nnilite_redis._file_store import Files, files_of
 from nnilite_redis._keys import name_manager_party
-from nnilite_redis._mail import Letter, Mailbox
+from nnilite_redis._mailbox import Mailbox, PoolMessage
 from nnilite_redis._relay import LIMIT_S
 from nnilite_redis._trial_files import OUTPUTS, READ_LIMIT_BYTES
 from nnilite_redis._worker.attempt import OURS, SENT, WorkerAttempt
@@ -42,7 +42,7 @@ class Handlers:
     worker: str
     look: Callable[[], None]  # checks Redis for news of jobs
 
-    async def hand_on(self, mail: Mailbox, job: str, letter: Letter) -> Letter | None:
+    async def hand_on(self, mail: Mailbox, job: str, message: PoolMessage) -> PoolMessage | None:
         """Pass a keeper's request on to its manager; None if there is no such job here. Raises: NniliteError."""
         attempt = self.holdings.get(job)
         if attempt is None:
@@ -54,8 +54,8 @@ class Handlers:
             raise ServiceError("the manager is unavailable")
         if attempt.over:
             await self._last_files(attempt)
-        answer = await mail.ask(name_manager_party(experiment), letter, LIMIT_S)
-        if letter.text("method") == "POST":
+        answer = await mail.ask(name_manager_party(experiment), message, LIMIT_S)
+        if message.text("method") == "POST":
             attempt.confirmations.note(answer)
         return answer
 
@@ -91,35 +91,35 @@ class Handlers:
                 log.warning("the outputs of %s are not in the store: %s", attempt.name, error)
         return True
 
-    async def serve(self, letter: Letter) -> Letter | None:
+    async def serve(self, message: PoolMessage) -> PoolMessage | None:
         """Answer a manager. Raises: NniliteError."""
-        if letter.text("do") == "look":
+        if message.text("do") == "look":
             self.look()
             return None
         try:
-            return await self._serve_files(letter)
+            return await self._serve_files(message)
         except OSError as error:
             raise ServiceError(f"worker {self.worker} cannot read the trial's folder now: {error}") from error
 
-    async def _serve_files(self, letter: Letter) -> Letter:
+    async def _serve_files(self, message: PoolMessage) -> PoolMessage:
         """Answer for the files of a trial. Raises: NniliteError, OSError."""
-        what, attempt = letter.text("do"), self.holdings.get(letter.text("job"))
+        what, attempt = message.text("do"), self.holdings.get(message.text("job"))
         if attempt is None or not is_folder_there(attempt.path):
             raise NotFound(f"worker {self.worker} has no files of this trial (any more)")
         if what == "read":
-            return await asyncio.to_thread(_read, attempt, letter)
+            return await asyncio.to_thread(_read, attempt, message)
         if what == "list":
             return await asyncio.to_thread(_listed, attempt)
         if what == "give":
             return await self._give_folder(attempt)
         raise ServiceError(f"worker {self.worker} cannot {what!r:.50}: it may be of another version of nnilite")
 
-    async def _give_folder(self, attempt: WorkerAttempt) -> Letter:
+    async def _give_folder(self, attempt: WorkerAttempt) -> PoolMessage:
         """Put the trial's files where its manager can fetch them."""
         name = f"fetch-{attempt.name}-{secrets.token_hex(4)}"
         sent = [attempt.path / name for name in SENT if is_there(attempt.path / name)]
         await self._give([*sent, *attempt.outputs()], files_of(self.pool, attempt.task.files), name)
-        return Letter({"name": name})
+        return PoolMessage({"name": name})
 
     async def _give(self, paths: list[Path], files: Files, name: str) -> None:
         """Put these into an archive that others can fetch under this name. Raises: NniliteError."""
@@ -145,24 +145,24 @@ class Handlers:
             await self.checkpoints.save(attempt.task, files, lambda: attempt.confirmations.come(lambda: attempt.over))
 
 
-def _read(attempt: WorkerAttempt, letter: Letter) -> Letter:
+def _read(attempt: WorkerAttempt, message: PoolMessage) -> PoolMessage:
     """Return a piece of a file of the trial, or of its keeper."""
-    name, offset, limit = letter.text("name"), letter.head.get("offset"), letter.head.get("limit")
+    name, offset, limit = message.text("name"), message.head.get("offset"), message.head.get("limit")
     is_known = name in READABLE or name.split("/")[0] not in OURS
     if not is_known or not (isinstance(offset, int) and isinstance(limit, int) and offset >= 0):
         raise NotFound(f"there is no file {name!r:.50}")
     try:
         with open_below(attempt.path, name) as file:
             file.seek(offset)
-            return Letter({}, file.read(max(0, min(limit, READ_LIMIT_BYTES))))
+            return PoolMessage({}, file.read(max(0, min(limit, READ_LIMIT_BYTES))))
     except NotFound:
         if name not in READABLE:
             raise
         # It is not there yet.
-        return Letter({})
+        return PoolMessage({})
 
 
-def _listed(attempt: WorkerAttempt) -> Letter:
+def _listed(attempt: WorkerAttempt) -> PoolMessage:
     """Return the trial's own files in its folder: see `nnilite.foreign_files.listed`."""
     found, chars = [], 0
     for one in list_below(attempt.path, lambda parts: len(parts) == 1 and parts[0] in OURS):
@@ -170,4 +170,4 @@ def _listed(attempt: WorkerAttempt) -> Letter:
         if chars > _LISTED_CHARS:
             break
         found.append([one.path, one.size, one.modified, one.kind, one.target])
-    return Letter({"files": found})
+    return PoolMessage({"files": found})

@@ -1,8 +1,8 @@
-"""Send letters between managers and workers, which never connect to each other: each party reads one stream.
+"""Send messages between managers and workers, which never connect to each other: each party reads one stream.
 
-A letter may get lost (the server dies, its reader is gone) and is not sent again from here: lasting facts are in a
-job's record or in a trial's folder, and letters only make things quick. A party that asks waits for the answer for some
-time and then takes its question back, so that questions do not pile up for an unavailable reader.
+A message may get lost (the server dies, its reader is gone) and is not sent again from here: lasting facts are in a
+job's record or in a trial's folder, and messages only make things quick. A party that asks waits for the answer for
+some time and then takes its question back, so that questions do not pile up for an unavailable reader.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _TURN_MS = 3000
 _PRESENT_S = 15  # longer than some turns, shorter than anybody's patience
 _PAUSE_S = 1.0
 _KEPT_S = 3600
-_MOST_LETTERS = 1000
+_MOST_MESSAGES = 1000
 _MOST_HEAD_BYTES = 24_000_000
 _MOST_HEAD_VALUES = 100_000  # 10,000 files that are listed are 60,000
-_MOST_AT_ONCE = 256  # letters whose answers are not ready
+_MOST_AT_ONCE = 256  # messages whose answers are not ready
 _TELL_EVERY_S = 60.0
 
 
 @dataclass(frozen=True)
-class Letter:
-    """A letter from one party to another: `head` is JSON, `data` may be anything."""
+class PoolMessage:
+    """A message from one party to another: `head` is JSON, `data` may be anything."""
 
     head: Mapping[str, Json]
     data: bytes = b""
@@ -48,19 +48,19 @@ class Letter:
         return value if isinstance(value, str) else ""
 
 
-Serve = Callable[[Letter], Awaitable[Letter | None]]
-"""Takes a letter; what it returns is the answer. It may raise an NniliteError, which is an answer too."""
+Serve = Callable[[PoolMessage], Awaitable[PoolMessage | None]]
+"""Takes a message; what it returns is the answer. It may raise an NniliteError, which is an answer too."""
 
 
 class Mailbox:
-    """One party's letters. `run` reads them; everything else may be called while it does."""
+    """One party's messages. `run` reads them; everything else may be called while it does."""
 
     def __init__(self, pool: Pool, party: str, serve: Serve, presence: str = "") -> None:
         self.party = party
         self._pool = pool
         self._serve = serve
         self._presence = presence  # the key that says that somebody reads here
-        self._asked: dict[str, asyncio.Future[Letter]] = {}
+        self._asked: dict[str, asyncio.Future[PoolMessage]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._odd_logged_s = -_TELL_EVERY_S
 
@@ -84,10 +84,10 @@ class Mailbox:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _turn(self, streams: dict[Any, Any]) -> bool:
-        """Wait for letters and deliver them to their handlers; return whether the bell was rung."""
+        """Wait for messages and deliver them to their handlers; return whether the bell was rung."""
         keys, client = self._pool.keys, self._pool.client
         rung = False
-        while len(self._tasks) >= _MOST_AT_ONCE:  # else a flood of letters fills the memory
+        while len(self._tasks) >= _MOST_AT_ONCE:  # else a flood of messages fills the memory
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         with self._pool.asking():
             # One of each stream at a time, as there is no limit of the bytes that come.
@@ -100,12 +100,12 @@ class Mailbox:
                     rung = True
                     continue
                 self._receive(fields)
-                dropped, letters = await self._pool.reads.take_letters(name.decode(), entry)
-                for _, more in letters:
+                dropped, messages = await self._pool.reads.take_messages(name.decode(), entry)
+                for _, more in messages:
                     self._receive(more)
                 if dropped and self._may_tell():
                     log.warning(
-                        "%d letters to %s are longer than any of nnilite; they are dropped", dropped, self.party
+                        "%d messages to %s are longer than any of nnilite; they are dropped", dropped, self.party
                     )
         return rung
 
@@ -116,65 +116,65 @@ class Mailbox:
             head = None
         if not isinstance(head, dict):
             if self._may_tell():
-                log.warning("letters to %s make no sense", self.party)
+                log.warning("messages to %s make no sense", self.party)
             return
-        letter = Letter(head, fields.get(b"data") or b"")
-        if letter.text("answer"):
-            waiting = self._asked.get(letter.text("answer"))
+        message = PoolMessage(head, fields.get(b"data") or b"")
+        if message.text("answer"):
+            waiting = self._asked.get(message.text("answer"))
             if waiting is not None and not waiting.done():
-                waiting.set_result(letter)
+                waiting.set_result(message)
             return
-        task = asyncio.get_running_loop().create_task(self._respond(letter))
+        task = asyncio.get_running_loop().create_task(self._respond(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def _may_tell(self) -> bool:
-        """Return whether a letter that makes no sense gets a line in the log: once a minute, or it fills the disk."""
+        """Return whether a message that makes no sense gets a line in the log: once a minute, or it fills the disk."""
         now = time.monotonic()
         may = now - self._odd_logged_s >= _TELL_EVERY_S
         if may:
             self._odd_logged_s = now
         return may
 
-    async def _respond(self, letter: Letter) -> None:
+    async def _respond(self, message: PoolMessage) -> None:
         try:
-            answer = await self._serve(letter)
+            answer = await self._serve(message)
         except NniliteError as error:
-            answer = Letter({"error": str(error), "kind": type(error).__name__})
+            answer = PoolMessage({"error": str(error), "kind": type(error).__name__})
         except Exception as error:
-            # Whoever has the pool's password may have written this letter, and it may hold anything.
+            # Whoever has the pool's password may have written this message, and it may hold anything.
             if self._may_tell():
-                log.warning("letters to %s make no sense", self.party, exc_info=error)
-            answer = Letter({"error": f"{self.party.replace(':', ' ')} cannot answer this letter"})
-        sender, number = letter.text("from"), letter.text("ask")
+                log.warning("messages to %s make no sense", self.party, exc_info=error)
+            answer = PoolMessage({"error": f"{self.party.replace(':', ' ')} cannot answer this message"})
+        sender, number = message.text("from"), message.text("ask")
         if answer is None or not (sender and number):
             return
         try:
-            await self.tell(sender, Letter({**answer.head, "answer": number}, answer.data))
+            await self.tell(sender, PoolMessage({**answer.head, "answer": number}, answer.data))
         except NniliteError as error:
             log.info("an answer to %s was not sent: %s", sender, error)
 
-    async def tell(self, party: str, letter: Letter) -> str:
-        """Send a letter; return its entry. Raises: ServiceError."""
+    async def tell(self, party: str, message: PoolMessage) -> str:
+        """Send a message; return its entry. Raises: ServiceError."""
         key = self._pool.keys.mail(party)
-        fields: dict[Any, Any] = {"head": json.dumps({**letter.head, "from": self.party})}
-        if letter.data:
-            fields["data"] = letter.data
+        fields: dict[Any, Any] = {"head": json.dumps({**message.head, "from": self.party})}
+        if message.data:
+            fields["data"] = message.data
         with self._pool.asking():
             async with self._pool.client.pipeline(transaction=False) as pipe:
-                pipe.xadd(key, fields, maxlen=_MOST_LETTERS, approximate=True)
+                pipe.xadd(key, fields, maxlen=_MOST_MESSAGES, approximate=True)
                 pipe.expire(key, _KEPT_S)
                 entry, _ = await pipe.execute()
             return str(entry.decode())
 
-    async def ask(self, party: str, letter: Letter, limit_s: float) -> Letter:
-        """Send a letter and wait for its answer. Raises: ServiceError, also if there is none in time."""
+    async def ask(self, party: str, message: PoolMessage, limit_s: float) -> PoolMessage:
+        """Send a message and wait for its answer. Raises: ServiceError, also if there is none in time."""
         number = secrets.token_hex(8)
-        answer: asyncio.Future[Letter] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[PoolMessage] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         entry = ""
         try:
-            entry = await self.tell(party, Letter({**letter.head, "ask": number}, letter.data))
+            entry = await self.tell(party, PoolMessage({**message.head, "ask": number}, message.data))
             found = await asyncio.wait_for(answer, limit_s)
         except asyncio.TimeoutError:
             raise ServiceError(f"{party.replace(':', ' ')} did not answer within {limit_s:.0f} s") from None
@@ -192,7 +192,7 @@ class Mailbox:
             log.debug("a question to %s stays: %s", party, error)
 
     async def clear(self) -> None:
-        """Delete the letters to an earlier party of this name: no sender waits for answers. Raises: ServiceError."""
+        """Delete the messages to an earlier party of this name: no sender waits for answers. Raises: ServiceError."""
         with self._pool.asking():
             await self._pool.client.delete(self._pool.keys.mail(self.party))
 
@@ -202,8 +202,8 @@ class Mailbox:
 
 
 def _read_head(text: bytes) -> Json:
-    """Parse a letter's head. Raises: ValueError, also if the event loop would stand still over it."""
+    """Parse a message's head. Raises: ValueError, also if the event loop would stand still over it."""
     if len(text) > _MOST_HEAD_BYTES or count_values(text) > _MOST_HEAD_VALUES:
-        raise ValueError("no letter of nnilite is as long")
+        raise ValueError("no message of nnilite is as long")
     found: Json = json.loads(text)
     return found

@@ -37,7 +37,7 @@ Kept = TypeVar("Kept", list[str], dict[str, str])
 
 
 @dataclass(frozen=True)
-class PageMemory:
+class PagePreferences:
     """`columns`: keys of columns by table. `views`: addresses, as they stand behind the #, by name and place."""
 
     columns: dict[str, list[str]] = field(default_factory=dict)
@@ -49,29 +49,33 @@ def folder() -> Path:
     return registry.root() / ".nnilite" / "page"
 
 
-def read() -> PageMemory:
+def read() -> PagePreferences:
     """Return what is remembered; nothing where nothing was chosen. Raises: DamagedFile, UnreadableFile."""
     try:
         document = read_document(folder() / "memory.json", _CURE)
     except FileNotFoundError:
-        return PageMemory()
-    memory = PageMemory()
+        return PagePreferences()
+    preferences = PagePreferences()
     for name, part, is_whole in (
-        ("columns", memory.columns, lambda one: isinstance(one, list) and all(isinstance(key, str) for key in one)),
-        ("views", memory.views, _is_texts),
+        ("columns", preferences.columns, _is_keys),
+        ("views", preferences.views, _is_texts),
     ):
         given = document.fields.get(name, {})
         if not isinstance(given, dict) or not all(map(is_whole, given.values())):
             raise document.wrong(name, "an object of chosen columns" if name == "columns" else "an object of views")
         part.update(given)  # as the line above has checked
-    return memory
+    return preferences
+
+
+def _is_keys(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(key, str) for key in value)
 
 
 def _is_texts(given: Json) -> bool:
     return isinstance(given, dict) and all(isinstance(one, str) for one in given.values())
 
 
-def keep_columns(table: object, columns: object) -> PageMemory:
+def keep_columns(table: object, columns: object) -> PagePreferences:
     """Remember the columns of a table; none stands for its usual ones. Raises: ConfigError, Conflict, OSError."""
     key = _check_key(table, "table")
     if not isinstance(columns, list) or len(columns) > COLUMNS_MAX:
@@ -80,7 +84,7 @@ def keep_columns(table: object, columns: object) -> PageMemory:
     return _change(lambda known: _put_last(known.columns, key, keys, _TABLES_MAX))
 
 
-def keep_view(place: object, name: object, address: object) -> PageMemory:
+def keep_view(place: object, name: object, address: object) -> PagePreferences:
     """Remember a view, or forget it with an empty address. Raises: ConfigError, Conflict, OSError."""
     where, word = _check_line(place, "place", KEY_MAX), _check_line(name, "name", NAME_MAX)
     if not isinstance(address, str) or len(address) > ADDRESS_MAX or not (address.isascii() and _prints(address)):
@@ -88,7 +92,7 @@ def keep_view(place: object, name: object, address: object) -> PageMemory:
             f"must be the part of an address behind its #, of at most {ADDRESS_MAX} characters", Place(field="address")
         )
 
-    def change(known: PageMemory) -> None:
+    def change(known: PagePreferences) -> None:
         views = dict(known.views.get(where, {}))
         if address:
             if word not in views and len(views) >= VIEWS_MAX:
@@ -101,7 +105,7 @@ def keep_view(place: object, name: object, address: object) -> PageMemory:
     return _change(change)
 
 
-def _change(change: Callable[[PageMemory], None]) -> PageMemory:
+def _change(change: Callable[[PagePreferences], None]) -> PagePreferences:
     directory = folder()
     try:
         make_own_folder(directory)
@@ -117,11 +121,11 @@ def _change(change: Callable[[PageMemory], None]) -> PageMemory:
     return known
 
 
-def _as_content(known: PageMemory) -> dict[str, Json]:
+def _as_content(known: PagePreferences) -> dict[str, Json]:
     return {"columns": {**known.columns}, "views": {**known.views}}
 
 
-def _shorten(known: PageMemory) -> None:
+def _shorten(known: PagePreferences) -> None:
     """Drop what was changed first while the file would grow too large, which could not be read again."""
     while len(as_json(_as_content(known))) > _MOST_BYTES:
         part: dict[str, list[str]] | dict[str, dict[str, str]] = known.views if len(known.views) > 1 else known.columns

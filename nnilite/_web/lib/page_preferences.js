@@ -27,7 +27,7 @@ export const tableOf = (parameters) => `trials ${[...parameters].sort().join(","
  * @param {string | undefined} place the id of an experiment, or `ui`
  * @param {string} [table]
  */
-export function useMemory(place, table) {
+export function usePreferences(place, table) {
   useEffect(() => {
     if (!place) return undefined;
     let gone = false;

@@ -13,7 +13,7 @@ import { Time } from "./states.js";
  * Nothing is shown of a trial that does not run, or of which nothing is known (yet).
  * @param {{ trial: Trial }} props
  */
-export function TrialUse({ trial }) {
+export function TrialUsage({ trial }) {
   void version.value; // a trial is changed in place
   useUses(trial.state === "RUNNING");
   const use = useOf(trial);

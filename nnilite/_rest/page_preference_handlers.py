@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from nnilite._experiments import page_memory
-from nnilite._experiments.page_memory import PageMemory
+from nnilite._experiments import page_preferences
+from nnilite._experiments.page_preferences import ADDRESS_MAX, COLUMNS_MAX, KEY_MAX, NAME_MAX, PagePreferences
 from nnilite._rest import schemas as s
 from nnilite._rest import wire
 from nnilite._rest.handler import RouteHandler
@@ -16,7 +16,7 @@ _BODY_MAX = 256 * 1024  # bytes
 
 
 class _MemoryHandler(RouteHandler):
-    def _send(self, known: PageMemory, place: Any, table: Any) -> None:
+    def _send(self, known: PagePreferences, place: Any, table: Any) -> None:
         views = known.views.get(place, {})
         self.send_json(
             {
@@ -26,11 +26,11 @@ class _MemoryHandler(RouteHandler):
         )
 
 
-class PageMemoryHandler(_MemoryHandler):
+class PagePreferencesHandler(_MemoryHandler):
     """The named views of a place, and the columns of a table."""
 
     async def get(self) -> None:
-        known = await asyncio.to_thread(page_memory.read)
+        known = await asyncio.to_thread(page_preferences.read)
         self._send(known, self.query["place"], self.query["table"])
 
 
@@ -39,7 +39,7 @@ class PageViewHandler(_MemoryHandler):
 
     async def put(self) -> None:
         place, name, address = wire.read_fields(self.json(), ("place", "name", "address"))
-        known = await asyncio.to_thread(page_memory.keep_view, place, name, address)
+        known = await asyncio.to_thread(page_preferences.keep_view, place, name, address)
         self._send(known, str(place).strip(), "")
 
 
@@ -48,7 +48,7 @@ class PageColumnsHandler(_MemoryHandler):
 
     async def put(self) -> None:
         table, columns = wire.read_fields(self.json(), ("table", "columns"))
-        known = await asyncio.to_thread(page_memory.keep_columns, table, columns)
+        known = await asyncio.to_thread(page_preferences.keep_columns, table, columns)
         self._send(known, "", table)
 
 
@@ -62,14 +62,14 @@ def _line(most: int) -> Schema:
     return {"type": "string", "maxLength": most, "pattern": r"^[^\x00-\x1f]*[^\s\x00-\x1f][^\x00-\x1f]*$"}
 
 
-_KEY: Schema = {"type": "string", "minLength": 1, "maxLength": page_memory.KEY_MAX}
+_KEY: Schema = {"type": "string", "minLength": 1, "maxLength": KEY_MAX}
 """A table, or one of its columns: these have the names of parameters, which may have line ends in them."""
-_ADDRESS: Schema = {"type": "string", "maxLength": page_memory.ADDRESS_MAX, "pattern": "^[ -~]*$"}
+_ADDRESS: Schema = {"type": "string", "maxLength": ADDRESS_MAX, "pattern": "^[ -~]*$"}
 
-PAGE_MEMORY_ROUTES = (
+PAGE_PREFERENCE_ROUTES = (
     Route(
         "/page",
-        PageMemoryHandler,
+        PagePreferencesHandler,
         {
             "GET": Operation(
                 "What the page remembers for its user",
@@ -89,7 +89,7 @@ PAGE_MEMORY_ROUTES = (
                 "Give a view a name; with an empty address, forget it",
                 Response("all views of the place", _ANSWER),
                 body={
-                    **s.record(place=_line(page_memory.KEY_MAX), name=_line(page_memory.NAME_MAX), address=_ADDRESS),
+                    **s.record(place=_line(KEY_MAX), name=_line(NAME_MAX), address=_ADDRESS),
                     **_STRICT,
                 },
                 refusals=(409,),
@@ -104,7 +104,7 @@ PAGE_MEMORY_ROUTES = (
             "PUT": Operation(
                 "Choose the columns of a table; an empty list restores the usual ones",
                 Response("the columns", _ANSWER),
-                body={**s.record(table=_KEY, columns=s.array(_KEY, maxItems=page_memory.COLUMNS_MAX)), **_STRICT},
+                body={**s.record(table=_KEY, columns=s.array(_KEY, maxItems=COLUMNS_MAX)), **_STRICT},
                 refusals=(409,),
             )
         },

@@ -1,8 +1,8 @@
--- KEYS mail; ARGV the most letters, the most bytes of one and of all, the entry of the letter that was read before
--- Takes letters out. One that is longer than those of nnilite is dropped, as it would fill its reader's memory.
+-- KEYS mail; ARGV the most messages, the most bytes of one and of all, the entry of the message that was read before
+-- Takes messages out. One that is longer than those of nnilite is dropped, as it would fill its reader's memory.
 redis.call('XDEL', KEYS[1], ARGV[4])
-local letters, bytes, dropped = {}, 0, 0
-while #letters < tonumber(ARGV[1]) do
+local messages, bytes, dropped = {}, 0, 0
+while #messages < tonumber(ARGV[1]) do
   local entry = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', '1')[1]
   if not entry then break end
   local size = 0
@@ -12,8 +12,8 @@ while #letters < tonumber(ARGV[1]) do
   else
     bytes = bytes + size
     if bytes > tonumber(ARGV[3]) then break end
-    letters[#letters + 1] = entry
+    messages[#messages + 1] = entry
   end
   redis.call('XDEL', KEYS[1], entry[1])
 end
-return {dropped, letters}
+return {dropped, messages}

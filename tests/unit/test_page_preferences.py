@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nnilite._experiments import page_memory
+from nnilite._experiments import page_preferences
 from nnilite._experiments.locking import hold
-from nnilite._experiments.page_memory import PageMemory, keep_columns, keep_view, read
+from nnilite._experiments.page_preferences import PagePreferences, keep_columns, keep_view, read
 from nnilite.errors import ConfigError, Conflict, DamagedFile
 
 
@@ -23,7 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_columns_and_views_are_kept_until_they_are_taken_away() -> None:
-    assert read() == PageMemory()
+    assert read() == PagePreferences()
     keep_columns("trials x", ["sequence", "p.x"])
     keep_view("abc", " failed ones ", "trials?state=FAILED")
     keep_view("abc", "all", "trials")
@@ -33,7 +33,7 @@ def test_columns_and_views_are_kept_until_they_are_taken_away() -> None:
     keep_columns("trials x", [])
     keep_view("abc", "all", "")
     keep_view("ui", "all", "")
-    assert read() == PageMemory(views={"abc": {"failed ones": "trials?state=FAILED"}})
+    assert read() == PagePreferences(views={"abc": {"failed ones": "trials?state=FAILED"}})
 
 
 def test_columns_are_kept_for_parameters_of_any_name() -> None:
@@ -65,10 +65,10 @@ def test_what_is_no_column_or_view_is_refused_with_its_field(keep: Any, given: A
 
 
 def test_the_file_stays_small() -> None:
-    for number in range(page_memory._TABLES_MAX + 1):
+    for number in range(page_preferences._TABLES_MAX + 1):
         keep_columns(f"table {number}", ["a"])
     assert next(iter(read().columns)) == "table 1", "the one that was chosen first is dropped"
-    for number in range(page_memory.VIEWS_MAX):
+    for number in range(page_preferences.VIEWS_MAX):
         keep_view("abc", f"view {number}", "trials")
     with pytest.raises(ConfigError, match="remove one of them first"):
         keep_view("abc", "one more", "trials")
@@ -76,7 +76,7 @@ def test_the_file_stays_small() -> None:
 
 
 def test_the_file_never_grows_larger_than_it_can_be_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_memory, "_MOST_BYTES", 3000)
+    monkeypatch.setattr(page_preferences, "_MOST_BYTES", 3000)
     for number in range(4):
         keep_columns(f"table {number}", ["c" * 500])
         keep_view(f"place {number}", "best", "a" * 900)
@@ -87,8 +87,8 @@ def test_the_file_never_grows_larger_than_it_can_be_read(home: Path, monkeypatch
 
 @pytest.mark.parametrize("content", ["no JSON", "[]", '{"views": {"abc": {"a": 1}}}', '{"columns": {"t": ["a", 1]}}'])
 def test_a_damaged_file_is_named_with_its_cure_and_not_overwritten(content: str, home: Path) -> None:
-    page_memory.folder().mkdir(parents=True)
-    (path := page_memory.folder() / "memory.json").write_text(content)
+    page_preferences.folder().mkdir(parents=True)
+    (path := page_preferences.folder() / "memory.json").write_text(content)
     for ask in (read, lambda: keep_columns("trials", ["a"])):
         with pytest.raises(DamagedFile, match="remove it: only the named views"):
             ask()
@@ -97,7 +97,7 @@ def test_a_damaged_file_is_named_with_its_cure_and_not_overwritten(content: str,
 
 def test_changes_wait_for_each_other_for_a_moment(home: Path) -> None:
     keep_columns("trials", ["a"])
-    with hold(page_memory.folder() / "lock"), pytest.raises(Conflict, match="try again"):
+    with hold(page_preferences.folder() / "lock"), pytest.raises(Conflict, match="try again"):
         keep_columns("trials", ["b"])
     assert read().columns == {"trials": ["a"]}
 
@@ -105,7 +105,7 @@ def test_changes_wait_for_each_other_for_a_moment(home: Path) -> None:
 @pytest.mark.process
 def test_several_processes_lose_no_change_of_another() -> None:
     code = (
-        "import sys\nfrom nnilite._experiments.page_memory import keep_view\nfrom nnilite.errors import Conflict\n"
+        "import sys\nfrom nnilite._experiments.page_preferences import keep_view\nfrom nnilite.errors import Conflict\n"
         "left = [f'{sys.argv[1]} {number}' for number in range(15)]\n"
         "while left:\n"
         "    try: keep_view('abc', left[-1], 'trials')\n"
