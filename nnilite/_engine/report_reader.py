@@ -57,6 +57,7 @@ class ReportReader:
         self._inbox = inbox
         self._unread: dict[JobKey, float] = {}  # ended jobs whose reports are unavailable, and since when
         self._untaken: dict[JobKey, list[KeeperEvent]] = {}  # events that services may not give again
+        self._complaints: dict[JobKey, str] = {}  # what was logged last of reports that do not come
         self._readings: dict[JobKey, asyncio.Task[None]] = {}
         self._until = 0.0  # when the poll waits for no reading any more
 
@@ -88,8 +89,8 @@ class ReportReader:
 
     def forget(self, attempt: Attempt) -> None:
         """Forget the attempt, as it is completely reported."""
-        self._untaken.pop((attempt.trial, attempt.number), None)
-        self._unread.pop((attempt.trial, attempt.number), None)
+        for about in (self._untaken, self._unread, self._complaints):
+            about.pop((attempt.trial, attempt.number), None)
 
     async def stop(self, attempt: Attempt | None = None) -> None:
         """End the reading of this attempt, or all."""
@@ -105,7 +106,7 @@ class ReportReader:
         if known is None:
             return
         if known.state.ended:
-            self._untaken.pop((attempt.trial, attempt.number), None)
+            self.forget(attempt)
         self._inbox.put(messages.Polled(attempt.trial, attempt.number, known, self._inbox.now()))
 
     async def _take_after_reports(self, attempt: Attempt, handle: Handle, status: JobStatus) -> JobStatus | None:
@@ -122,15 +123,24 @@ class ReportReader:
             status = replace(status, state=JobState.LOST, reason=_OTHER_RUN, exit_code=None)
         except StoreError as error:
             # The disk is in trouble. The end must not be stored before the reports: the next poll gets both again.
-            log.warning("the reports of trial %s are delayed: %s", attempt.trial, error)
+            self._complain(attempt, f"the reports of trial {attempt.trial} are delayed: {error}")
             return None
         except (NniliteError, GapFound) as error:
             if isinstance(error, ServiceError) and status.state.ended and self._may_come(attempt):
-                log.warning("cannot read the reports of trial %s now: %s", attempt.trial, error)
+                self._complain(attempt, f"cannot read the reports of trial {attempt.trial} now: {error}")
                 return None
-            log.warning("cannot accept the reports of trial %s: %s", attempt.trial, error)
+            self._complain(attempt, f"cannot accept the reports of trial {attempt.trial}: {error}")
+        else:
+            self._complaints.pop(key, None)
         self._unread.pop(key, None)
         return status
+
+    def _complain(self, attempt: Attempt, words: str) -> None:
+        """Log why there are no reports, unless the last poll has logged the same."""
+        key = (attempt.trial, attempt.number)
+        if self._complaints.get(key) != words:
+            self._complaints[key] = words
+            log.warning("%s", words)
 
     def _may_come(self, attempt: Attempt) -> bool:
         """Return whether to ask again for the reports of an ended job, before its end counts without them."""

@@ -113,3 +113,15 @@ async def test_what_comes_after_a_gap_does_not_wait_in_memory_without_end(monkey
         await reader.hand_over(attempt, {}, JobStatus(JobState.RUNNING))
     assert 9 < max(both.waiting) < 13
     assert both.number > 20
+
+
+async def test_reports_that_cannot_be_accepted_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    both: Any = LeavesGap()
+    reader = report_reader.ReportReader(both, both)
+    attempt: Any = SimpleNamespace(trial="t0", number=0)
+    for state in (JobState.RUNNING, JobState.RUNNING, JobState.SUCCEEDED):
+        await reader.hand_over(attempt, {}, JobStatus(state))
+    assert [record.message for record in caplog.records] == [
+        "cannot accept the reports of trial t0: something is missing before them"
+    ]
+    assert not reader._complaints
