@@ -31,7 +31,9 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, NoReturn
 
-NNICTL = [sys.executable, "-m", "nnilite._cli"]
+from nnilite.services.module_command import module_command
+
+NNICTL = module_command("nnilite._cli")  # the container's folder is a volume, to which others may write modules
 OVER = ("DONE", "STOPPED", "ERROR", "VIEWED")
 _PROBE_S = 5.0
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h

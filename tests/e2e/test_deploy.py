@@ -160,6 +160,15 @@ def test_an_experiment_that_has_ended_is_only_shown(entry: Any, tmp_path: Path, 
     assert entry._command({"id": "abcd", "directory": str(tmp_path)}, "c.yaml") == [command, "abcd"]
 
 
+def test_a_module_in_the_containers_folder_is_not_imported(
+    entry: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+    assert entry._experiments() == []
+
+
 def test_an_empty_folder_gets_an_experiment_and_a_half_made_one_is_made_again(entry: Any, tmp_path: Path) -> None:
     assert entry._command(None, "c.yaml") == ["create", "--config", "c.yaml"]
     known = {"id": "abcd", "directory": str(tmp_path)}
