@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 from dataclasses import replace
 
@@ -432,3 +433,17 @@ def test_time_limits_of_partitions_are_read_in_all_of_sinfos_forms():
     inf = float("inf")
     expected = {"debug": inf, "": inf, "short": 300, "hours": 43200, "long": 216000, "odd": inf}
     assert read_time_limits(listed) == expected
+
+
+@pytest.mark.parametrize(
+    "number", ["9" * 400, "9" * 5000, "\u0663" * 5000, "\u00b2"], ids=["huge", "longer", "other digits", "power"]
+)
+def test_a_number_without_an_end_is_left_out_of_slurms_answers(number):
+    [queued] = parse_squeue_text(f"8|nni|RUNNING|{number}|n1|n1|None")
+    [ended] = parse_sacct_text(f"8|nni|FAILED|{number}|n1|{number}:{number}")
+    assert (queued.started, ended.started, ended.exit_code) == (None, None, None)
+    assert read_time_limits(f"long|{number}:00\nlonger|{number}-00:00:00") == dict.fromkeys(
+        ("long", "longer"), math.inf
+    )
+    [listed] = from_json(json.dumps({"jobs": [{**OLD, "start_time": 10**400, "nodes": f"n[{number}]"}]}))
+    assert (listed.started, listed.nodes) == (None, ())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from unittest.mock import AsyncMock
+
 import pytest
 
 from nnilite.config import ServiceConfig, from_dict
 from nnilite.errors import ConfigError
-from nnilite.platform_http import Outage
+from nnilite.platform_http import HttpAnswer, Outage, PlatformHttp
 from nnilite.records import Exited
 from nnilite.service import JobState
-from nnilite_openpai import OpenPaiConfig, convert
+from nnilite_openpai import OpenPaiConfig, _api, convert
 from nnilite_openpai._api import Pai
 from nnilite_openpai._config import PaiRoleConfig
 from nnilite_openpai._status import judge_end, retried, seen, waiting
@@ -140,6 +142,12 @@ def test_answers_with_holes_are_read_as_far_as_they_go(detail):
     assert judge_end(detail, None, "main").state is JobState.FAILED
 
 
+@pytest.mark.parametrize("time", [pytest.param(10**400, id="huge"), float("inf"), float("nan"), -1, True])
+def test_a_time_that_no_clock_shows_is_left_out(time):
+    end = judge_end({"jobStatus": {"state": "FAILED", "appLaunchedTime": time}}, None, "main")
+    assert (end.state, end.started) == (JobState.FAILED, None)
+
+
 @pytest.mark.parametrize(
     ("code", "state", "words", "exit_code"),
     [
@@ -231,4 +239,13 @@ async def test_a_place_of_a_log_that_is_none_is_an_outage_and_not_the_users_mist
     api = Pai(OpenPaiConfig(**GIVEN), 5)
     with pytest.raises(Outage, match=r"log|address"):
         await api._content(place)
+    await api.close()
+
+
+async def test_connections_to_log_servers_have_an_end(monkeypatch):
+    monkeypatch.setattr(_api, "_MOST_LOG_SERVERS", 2)
+    monkeypatch.setattr(PlatformHttp, "call", AsyncMock(return_value=HttpAnswer(200, {}, b"words", "log")))
+    api = Pai(OpenPaiConfig(**GIVEN), 5)
+    assert {await api._content(f"http://node{number}/log") for number in (1, 2, 3)} == {b"words"}
+    assert list(api._log_servers) == ["http://node2", "http://node3"]
     await api.close()

@@ -32,6 +32,7 @@ _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 _FULL_S = 60.0
 _NEWEST = 5000
 _LARGEST_LOG = 64_000_000
+_MOST_LOG_SERVERS = 100  # one at each node that runs trials
 
 PaiJob = Mapping[str, Json]
 """All that PAI knows of a job; in a list, only its `jobStatus`."""
@@ -180,13 +181,16 @@ class Pai:
         for name in ("token", "sig"):
             hide(query.get(name, ""))
         origin = f"{parts.scheme}://{parts.netloc}"
-        if origin not in self._log_servers:
+        server = self._log_servers.get(origin)
+        if server is None:
             try:
-                self._log_servers[origin] = self._client(origin, Credential())
+                server = self._log_servers[origin] = self._client(origin, Credential())
             except ConfigError as error:  # it is PAI's word, not the user's
                 raise Outage(str(error)) from error
+            while len(self._log_servers) > _MOST_LOG_SERVERS:
+                await self._log_servers.pop(next(iter(self._log_servers))).close()
         request = HttpRequest("GET", parts.path, query, anonymous=True, patience_s=self._call_s, max_bytes=_LARGEST_LOG)
-        return (await self._log_servers[origin].call(request)).content
+        return (await server.call(request)).content
 
 
 def _names(location: Mapping[str, Json], stream: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nnilite.records import Exited, Json
+from nnilite.records import TIME_MAX, Exited, Json
 from nnilite.service import JobState, JobStatus
 from nnilite.services.job_watch import SeenJob, keeper_status
 
@@ -216,4 +216,5 @@ def _number(value: Any) -> int | None:
 
 def _seconds(value: Any) -> float | None:
     """Return seconds: PAI's times are in milliseconds."""
-    return value / 1000 if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else None
+    fits = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= TIME_MAX * 1000
+    return value / 1000 if fits else None

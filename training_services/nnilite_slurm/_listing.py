@@ -16,6 +16,7 @@ from typing import Any
 from nnilite.errors import ServiceError
 from nnilite.records import Json
 from nnilite.services.cluster.queued_job import QueuedJob, QueuePhase
+from nnilite.services.keeper_folder import read_clock_time
 from nnilite_slurm._reasons import explain_slurm_end, explain_slurm_wait
 
 SQUEUE_FORMAT = "%i|%j|%T|%S|%B|%N|%r"
@@ -41,7 +42,8 @@ _PHASES = {
 NAMELESS = "allocation"
 """The name that the accounting gives to a job whose name it has not kept."""
 _FLAGS = ("COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "RESIZING", "REQUEUED", "REQUEUE_HOLD")
-_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_WHOLE = re.compile(r"[0-9]{1,18}")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
 _NODES = re.compile(r"([\w.-]+)(?:\[(\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*)\])?(?:,|$)", re.ASCII)
 _MOST_TASKS = 100_000
 
@@ -191,12 +193,16 @@ def _number(value: Json) -> int | None:
 
 
 def _moment(value: Json) -> float | None:
-    found = _number(value)
-    return float(found) if found else None
+    return read_clock_time(_number(value)) or None
 
 
 def _epoch(text: str) -> float | None:
-    return float(text) if text.isdecimal() and int(text) else None
+    return read_clock_time(_whole(text)) or None
+
+
+def _whole(text: str) -> int | None:
+    """Return a number that stands in a text; None for anything else, such as a number without an end."""
+    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def _exit_code(value: Json) -> int | None:
@@ -210,9 +216,8 @@ def _exit_code(value: Json) -> int | None:
 
 
 def _code(status: str, killed_by: str) -> int | None:
-    if killed_by.isdecimal() and int(killed_by):
-        return -int(killed_by)
-    return int(status) if status.isdecimal() else None
+    number = _whole(killed_by)
+    return -number if number else _whole(status)
 
 
 def read_time_limits(listed: str) -> dict[str, float]:
@@ -233,13 +238,14 @@ def read_time_limits(listed: str) -> dict[str, float]:
 
 def _limit_s(limit: str) -> float:
     days, dash, clock = limit.rpartition("-")
-    parts = clock.split(":")
-    if not all(part.isdecimal() for part in parts) or (dash and not days.isdecimal()):
+    parts = [number for part in clock.split(":") if (number := _whole(part)) is not None]
+    whole_days = _whole(days) if dash else 0
+    if len(parts) <= clock.count(":") or whole_days is None:
         # Such as infinite, or a word of a later version.
         return math.inf
     # Minutes and seconds; hours come before them, and after days all three are there.
-    hours, minutes, seconds = ([0] * 3 + [int(part) for part in parts])[-3:]
-    return float(86400 * int(days or 0) + 3600 * hours + 60 * minutes + seconds)
+    hours, minutes, seconds = ([0] * 3 + parts)[-3:]
+    return float(86400 * whole_days + 3600 * hours + 60 * minutes + seconds)
 
 
 def list_nodes(nodes: Json) -> tuple[str, ...]:
