@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -155,7 +156,11 @@ class Search:
         own = {"_lock", "_loops", "_stop_reasons"}
         left_out = own | {name for name, given in made.items() if isinstance(given, str)}
         with self._lock:
-            return {name: value for name, value in self.__dict__.items() if name not in left_out}
+            state = {name: value for name, value in self.__dict__.items() if name not in left_out}
+            # Other threads change them as soon as the lock is free, and they are written after that.
+            state |= {name: copy(state[name]) for name in ("_trials", "_calls", "_first", "_journal")}
+            state["_reported"] = {trial: list(values) for trial, values in self._reported.items()}
+            return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -265,7 +270,8 @@ class Search:
             trial = self._start(parameters, self._find_next_numbers()[0], {})
             ended = replace(trial, value=value, state=TrialState.SUCCEEDED, ended=trial.started)
             ended = judged(ended, self._limits)
-            known = Call(CallKind.IMPORT, value=[{"parameter": trial.parameters, "value": value}])
+            learned = [{"parameter": trial.parameters, "value": value}]
+            known = Call(CallKind.IMPORT, trial_job_id=trial.id, value=learned)
             if self._journal is not None:
                 self._journal.end(ended, 0, [known])
             self._trials[ended.id] = ended

@@ -104,15 +104,16 @@ class Journal:
         self._presence = Presence(self.folder)
         self._mine: set[str] = set()  # the trials that this process has begun and not ended
         self._runs = 0
-        self._turn: weakref.ref[_Lock] | None = None
+        self._turns: dict[int, weakref.ref[_Lock]] = {}  # by thread: others wait while one has its turn
 
     def leave_to_parent(self) -> None:
         """Let go, in a forked process, of what belongs to its parent."""
         if self._store is not None and (connection := self._store.file.release()) is not None:
             _LEFT.append(connection)
         self._presence.forget()
-        if (lock := self._turn() if self._turn is not None else None) is not None:
-            lock.leave_to_parent()
+        for turn in self._turns.values():
+            if (lock := turn()) is not None:
+                lock.leave_to_parent()
         self._forget()
 
     # ------------------------------------------------------------ turns
@@ -254,7 +255,8 @@ class Journal:
     @contextlib.contextmanager
     def _keep_others_out(self) -> Iterator[None]:
         """Keep all other processes of the search out. Raises: StoreError, OSError, Conflict."""
-        before = self._turn() if self._turn is not None else None
+        thread = threading.get_ident()
+        before = self._turns[thread]() if thread in self._turns else None
         if before is not None and before.is_of_this_thread():
             raise Conflict(
                 f"the search in {self.folder} is at work: a signal handler that interrupts it cannot ask, report or "
@@ -264,7 +266,7 @@ class Journal:
             lock = _Lock(self.folder / _LOCK)
         except FileNotFoundError:
             raise StoreError(f"{self.folder}, the folder of the search, is gone (deleted or moved).") from None
-        self._turn = weakref.ref(lock)
+        self._turns[thread] = weakref.ref(lock)
         try:
             lock.take()
             yield
@@ -319,7 +321,7 @@ class _Lock:
         self._file.close()
 
 
-_OWN = ("_store", "_presence", "_mine", "_runs", "_turn")
+_OWN = ("_store", "_presence", "_mine", "_runs", "_turns")
 _ALL: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 

@@ -273,10 +273,11 @@ def _calls(rows: Rows) -> Iterator[Defect]:
     ):
         yield Defect(f"tuner call {number}", f"it is {kind} for trial {trial}, which is missing")
     call = "SELECT 1 FROM calls c WHERE c.trial = t.id AND c.kind = "
+    known = f"{call}'end' UNION {call}'import'"  # the latter of trials that ran elsewhere
     asked = f"t.parameter_id IS NOT NULL AND NOT EXISTS ({call}'generate' AND c.parameter_id = t.parameter_id)"
     for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {asked}"):
         yield Defect(_place(sequence, trial), "its parameters are the tuner's, but no call of the tuner proposed them")
-    for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {_ENDED} AND NOT EXISTS ({call}'end')"):
+    for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {_ENDED} AND NOT EXISTS ({known})"):
         yield Defect(_place(sequence, trial), "it has ended, but the tuner did not get its result")
     results = (
         "SELECT t.sequence, t.id, t.value, c.value FROM calls c JOIN trials t ON t.id = c.trial "

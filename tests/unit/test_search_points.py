@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from nnilite import Search, space
+from nnilite._store.database_file import FILE_NAME
+from nnilite._store.integrity import IntegrityCheck
 from nnilite.errors import Conflict, NniliteError, SpaceError, StoreError
 from nnilite.search import SearchResult
 
@@ -60,6 +62,9 @@ def test_results_from_elsewhere_count_and_stay(tmp_path: Path, storage: str | No
     again = Search(SPACE, tuner="TPE", optimize="minimize", storage=place) if place else copy
     assert again.result().best == result.best
     assert again.run(lambda parameters: 1, trials=1).best == result.best
+    if place:
+        with IntegrityCheck(place / FILE_NAME) as check:
+            assert list(check.findings("kept")) == []
     with pytest.raises(Conflict, match="the result 'bad' is neither a finite number"):
         search.add_trial({"x": 0.5}, "bad")
 
