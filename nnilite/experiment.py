@@ -131,7 +131,7 @@ class Experiment:
         self._ending: Client | None = None  # of a manager that `stop` waits for
         self._entry: RegistryEntry | None = None
         self._log_view: LogView | None = None
-        self._folder: tuple[Client, ExitStack] | None = None  # reads the folder of a stopped experiment, and its end
+        self._folders: list[tuple[Client, ExitStack]] = []  # what reads the stopped experiment's folder, and its end
         self._has_shown_error = False
         self._stops = 0  # how often it was asked to stop
 
@@ -719,17 +719,19 @@ class Experiment:
             return client
         if self._entry is None:
             return self._manager
-        if self._folder is None:
+        folders = self._folders
+        if not folders:
             from nnilite._running import offline
 
             end = ExitStack()
-            self._folder = end.enter_context(offline.opened(self._entry)), end
-        return self._folder[0]
+            # Several threads may do so at once: each may have the first one by then, so all of them stay open.
+            folders.append((end.enter_context(offline.opened(self._entry)), end))
+        return folders[0][0]
 
     def _close_folder(self) -> None:
-        if self._folder is not None:
-            self._folder[1].close()
-        self._folder = None
+        folders, self._folders = self._folders, []
+        for _, end in folders:
+            end.close()
 
     def _directory(self) -> str:
         return str(self._entry.directory if self._entry else Path(self._manager.profile()["directory"]))
