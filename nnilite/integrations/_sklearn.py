@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection._search import BaseSearchCV  # made for subclasses: they override _run_search
 from sklearn.utils import check_random_state
@@ -28,7 +29,7 @@ class NniliteSearchCV(BaseSearchCV):
         estimator: an estimator, or a pipeline.
         space: a search space over its parameters, flat: `{"svc__C": space.loguniform(0.01, 100)}`.
         trials: how many sets of parameters are tried.
-        tuner: as in `Search`. None: Auto.
+        tuner: as in `Search`; each fit has a copy of a tuner of your own. None: Auto.
         concurrency: how many sets are proposed at once. With `n_jobs`, their folds are fitted side by side.
         random_state: the seed.
         refit: with several scores, the name of the one to search for.
@@ -68,7 +69,8 @@ class NniliteSearchCV(BaseSearchCV):
         if self.trials < 1 or self.concurrency < 1:
             raise Conflict(f"trials and concurrency must be at least 1, not {self.trials} and {self.concurrency}.")
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
-        search = Search(self.space, tuner=self.tuner, seed=seed)
+        # Each fit begins anew. A tuner of one's own would go on with what it has learned of other data.
+        search = Search(self.space, tuner=clone(self.tuner, safe=False), seed=seed)
         begun = succeeded = 0
         while begun < self.trials and (asked := _ask(search, min(self.concurrency, self.trials - begun))):
             begun += len(asked)
@@ -82,6 +84,8 @@ class NniliteSearchCV(BaseSearchCV):
             for trial, score in zip(asked, scores, strict=True):
                 search.tell(trial, float(score))
                 succeeded += math.isfinite(score)
+        if not begun:
+            raise Conflict("there is nothing to try: the tuner proposes no parameters for this space.")
         self.search_result_ = search.result()
 
     def _find_scores(self, results: Mapping[str, Any]) -> Any:

@@ -15,9 +15,10 @@ import nnilite
 from loadable import import_or_skip
 from nnilite import Search, integrations, space
 from nnilite.assessor import Assessor, AssessResult
-from nnilite.errors import ConfigError, Conflict, TrialStopped
+from nnilite.errors import ConfigError, Conflict, NoMoreTrialError, TrialStopped
 from nnilite.integrations._reporting import Progress
 from nnilite.services import keeper_folder
+from nnilite.tuner import Tuner
 
 ROWS = [[float(i), float(i % 7)] for i in range(60)]
 LABELS = [int(i > 30) for i in range(60)]
@@ -274,6 +275,33 @@ def test_an_exhausted_space_ends_the_search() -> None:
     search = searching(tuner="GridSearch", trials=50)
     search.space = {"C": space.choice([1, 2]), "kernel": space.choice(["rbf", "linear"])}
     assert len(search.fit(ROWS, LABELS).cv_results_["params"]) == 4
+
+
+class TwoProposals(Tuner):
+    """Proposes twice."""
+
+    left = 2
+
+    def update_search_space(self, search_space: Any) -> None:
+        """Do nothing."""
+
+    def generate_parameters(self, parameter_id: int, **_: Any) -> Any:
+        if self.left == 0:
+            raise NoMoreTrialError
+        self.left -= 1
+        return {"C": self.left + 1}
+
+    def receive_trial_result(self, parameter_id: int | None, parameters: Any, value: Any, **_: Any) -> None:
+        """Do nothing."""
+
+
+def test_each_fit_has_a_new_copy_of_the_tuner() -> None:
+    search = searching(tuner=TwoProposals(), random_state=None)
+    for _ in range(2):
+        assert len(search.fit(ROWS, LABELS).search_result_) == 2
+    search.tuner.left = 0
+    with pytest.raises(Conflict, match="the tuner proposes no parameters"):
+        search.fit(ROWS, LABELS)
 
 
 def test_parameters_that_cannot_be_fitted_are_failed_trials() -> None:
