@@ -352,7 +352,7 @@ class Experiment:
         with viewed._starting():
             viewed._attach(launch.view(viewed._known(), options=viewed._options(port, False)), keep=True)
         if not non_blocking:
-            viewed._tell(
+            viewed._report_progress(
                 f"It is open until Ctrl-C or `nnictl stop {viewed.id}`; with non_blocking=True the program continues."
             )
             viewed._wait_until_interrupted()
@@ -433,9 +433,11 @@ class Experiment:
         if not keep:
             _ENDING.add(self)
             atexit.register(self.stop)
-        self._tell(f"Experiment {entry.id} is at {managers.find_page_address(entry)}, kept in {entry.directory}")
+        self._report_progress(
+            f"Experiment {entry.id} is at {managers.find_page_address(entry)}, kept in {entry.directory}"
+        )
 
-    def _tell(self, sentence: str) -> None:
+    def _report_progress(self, sentence: str) -> None:
         """Report the progress to people: by the log or, where that shows no such lines, on the terminal."""
         log.info("%s", sentence)
         if not (self.quiet or log.isEnabledFor(logging.INFO)):
@@ -482,7 +484,7 @@ class Experiment:
         if client is None or not final_delivery.may_owe(profile):
             return
         with suppress(Unreachable):  # it was stopped meanwhile
-            owed = final_delivery.find_undelivered(final_delivery.wait_until_sent(client, self._tell))
+            owed = final_delivery.find_undelivered(final_delivery.wait_until_sent(client, self._report_progress))
             if owed:
                 log.warning("%s.", final_delivery.sentence(owed, str(self.id)))
 
@@ -497,7 +499,9 @@ class Experiment:
         best = profile["best"]
         found = tell_best(best["value"], best["id"]) if best else ""
         failed = profile["counts"].get("FAILED", 0)
-        self._tell(f"{ended}{f'/{most}' if most else ''} trials ended{f', {failed} failed' if failed else ''}{found}")
+        self._report_progress(
+            f"{ended}{f'/{most}' if most else ''} trials ended{f', {failed} failed' if failed else ''}{found}"
+        )
         return ended
 
     def _tell_error(self, profile: Mapping[str, Any]) -> None:

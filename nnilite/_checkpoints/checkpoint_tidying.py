@@ -132,7 +132,7 @@ class CheckpointTidier:
                 self._logged.clear()
             except (OSError, ServiceError) as error:
                 self._failures += 1
-                self._tell(f"{error}; it is tried again")
+                self._log_once(f"{error}; it is tried again")
             if last:
                 return
             if self._failures:
@@ -142,7 +142,7 @@ class CheckpointTidier:
             else:
                 await self._wake.wait()
 
-    def _tell(self, trouble: str) -> None:
+    def _log_once(self, trouble: str) -> None:
         """Log a problem once, until all is well again."""
         if trouble not in self._logged and len(self._logged) < _MOST_LOGGED:
             self._logged.add(trouble)
@@ -179,7 +179,7 @@ class CheckpointTidier:
                 # Not when it becomes due: that may be while the others are summed up without it.
                 self._may_be_large = self._may_be_large or not whole
         except ValueError as error:
-            self._tell(f"{error}; it is left as it is")
+            self._log_once(f"{error}; it is left as it is")
         except (OSError, ServiceError):
             # The others come first the next time.
             if trial in self._due:
@@ -233,7 +233,7 @@ class CheckpointTidier:
         try:
             return await self._within(trial, self._blocking(partial(self._place.size, trial, attempt)))
         except ValueError as error:
-            self._tell(f"{error}; it does not count for maxSize")
+            self._log_once(f"{error}; it does not count for maxSize")
             return 0
 
     async def _shrink(self, max_bytes: int) -> None:

@@ -160,15 +160,15 @@ def interrupt_trials(options: argparse.Namespace) -> int:
             stopped = True
         except NniliteError as error:  # the manager has ended with its experiment, or is unreachable
             warn(f"The drill ends: {error}")
-    code = _tell(options, set(drill.struck))
+    code = _print_report(options, set(drill.struck))
     return ctrl_c.INTERRUPTED if stopped else code
 
 
 def report(options: argparse.Namespace) -> int:
-    return _tell(options, None)
+    return _print_report(options, None)
 
 
-def _tell(options: argparse.Namespace, struck: set[tuple[str, int]] | None) -> int:
+def _print_report(options: argparse.Namespace, struck: set[tuple[str, int]] | None) -> int:
     """Print the report on these attempts, None for all. Return 1 if a curve has a gap or a doubled value."""
     with access.reading(options) as manager:
         studies = list(_study_trials(manager, options.step, struck))

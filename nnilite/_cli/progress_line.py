@@ -44,11 +44,11 @@ SIZE = format_size
 class Work:
     """How much there is to do, as far as that is known, and how much of it is done."""
 
-    def __init__(self, name: str, tell: Callable[[float], str]) -> None:
+    def __init__(self, name: str, format_amount: Callable[[float], str]) -> None:
         self.name = name
         self.total = 0
         self.done = 0
-        self._tell = tell
+        self._format_amount = format_amount
         self._began = time.monotonic()
 
     def expect(self, amount: int) -> None:
@@ -89,19 +89,19 @@ class Work:
         """Return how much is done, and how much time has passed or is left."""
         passed = time.monotonic() - self._began
         if not self.total:
-            text = f"{self._tell(self.done)}, " if self.done else ""
+            text = f"{self._format_amount(self.done)}, " if self.done else ""
             return f"{text}{screen.span(passed)}"
         done = min(self.done, self.total)
-        text = f"{self._tell(done)} of {self._tell(self.total)}"
+        text = f"{self._format_amount(done)} of {self._format_amount(self.total)}"
         if not 0 < done < self.total or passed < _SOON_S:
             return text
         return f"{text}, {screen.span(passed / done * (self.total - done))} left"
 
 
 @contextmanager
-def shown(name: str, tell: Callable[[float], str] = SIZE, *, quiet: bool = False) -> Iterator[Work]:
-    """Show work while the block runs. `tell` formats an amount of it, `quiet` shows nothing."""
-    work = Work(name, tell)
+def shown(name: str, format_amount: Callable[[float], str] = SIZE, *, quiet: bool = False) -> Iterator[Work]:
+    """Show work while the block runs. `format_amount` formats an amount of it, `quiet` shows nothing."""
+    work = Work(name, format_amount)
     if quiet or not sys.stderr.isatty():
         yield work
         return

@@ -58,7 +58,7 @@ def replay(options: argparse.Namespace) -> int:
         found = None if difference is None else vars(difference)
         screen.show_json({"id": entry.id, "same": same, "difference": found, "changed": since})
     else:
-        print(_tell(entry, same, difference, since))
+        print(_describe_outcome(entry, same, difference, since))
     return 0 if difference is None else 1
 
 
@@ -143,7 +143,7 @@ def _list_changes(entry: RegistryEntry) -> Iterator[str]:
             yield f"{name} {version}, now {here}"
 
 
-def _tell(entry: RegistryEntry, same: int, difference: Difference | None, since: Sequence[str]) -> str:
+def _describe_outcome(entry: RegistryEntry, same: int, difference: Difference | None, since: Sequence[str]) -> str:
     if difference is None:
         return f"Experiment {entry.id}: the tuner proposes the same again, all {same} times."
     trial = f"trial {difference.trial}" if difference.trial else "a trial"

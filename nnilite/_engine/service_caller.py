@@ -252,14 +252,14 @@ class ServiceCaller:
         if handle is None:
             return
         if isinstance(call, messages.Cancel):
-            await self._tell("cancel", attempt.trial, lambda: self.service.cancel(handle))
+            await self._command_service("cancel", attempt.trial, lambda: self.service.cancel(handle))
             return
         async with self._removing:
             await self._remove(attempt, handle)
 
     async def _remove(self, attempt: Attempt, handle: Handle) -> None:
         await self._reader.stop(attempt)
-        done = await self._tell("clean up after", attempt.trial, lambda: self.service.remove(handle))
+        done = await self._command_service("clean up after", attempt.trial, lambda: self.service.remove(handle))
         is_last = self._hastens and not self._calls.has_removals
         self._inbox.put(messages.Removed(attempt.trial, attempt.number, done, self._inbox.now()), soon=is_last)
 
@@ -292,8 +292,8 @@ class ServiceCaller:
     async def _submit_finally(self, action: messages.Submit) -> None:
         self._inbox.put(await self._submit(action))
 
-    async def _tell(self, what: str, trial: str, make: Callable[[], Awaitable[None]]) -> bool:
-        """Make a call without result. Return False if it failed."""
+    async def _command_service(self, what: str, trial: str, make: Callable[[], Awaitable[None]]) -> bool:
+        """Make a call of the service that has no result. Return False if it failed."""
         try:
             await guarded(self.service.name, make)
         except NniliteError as error:

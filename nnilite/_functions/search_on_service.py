@@ -69,7 +69,7 @@ def run(
             one.show_end(trial)
         ended(trial)
 
-    with running(experiment, note, _tell(where.progress)) as run:
+    with running(experiment, note, _make_progress_writer(where.progress)) as run:
         change_limits(run.client, experiment)
         begun(run)
         shown.append(SearchProgress(run, config.max_trial_number, where.progress))
@@ -101,11 +101,11 @@ def config_of(where: RunTarget, plan: Plan) -> ExperimentConfig:
     return config
 
 
-def _tell(progress: bool | None) -> Callable[[str], None]:
+def _make_progress_writer(progress: bool | None) -> Callable[[str], None]:
     from nnilite._notebook import live_output
 
-    def tell(sentence: str) -> None:
+    def write(sentence: str) -> None:
         if progress is not False:
             live_output.write_line(sentence)
 
-    return tell
+    return write

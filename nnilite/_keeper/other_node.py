@@ -88,7 +88,7 @@ class OtherNode(NodeRun):
             return
         self._linked_s = self.lived_s
         try:
-            self._tell(changed)
+            self._send_state(changed)
             for message in self._line.read():
                 self._silent_s = 0.0
                 self._handle_message(message)
@@ -99,8 +99,8 @@ class OtherNode(NodeRun):
             self._line.close()
             self._line = None
 
-    def _tell(self, changed: bool) -> None:
-        """Tell how things are here. Raises: LinkBroken."""
+    def _send_state(self, changed: bool) -> None:
+        """Send the state of this node. Raises: LinkBroken."""
         assert self._line is not None
         self._line.flush()
         over = self.processes.over and (self._begun or self.ending)

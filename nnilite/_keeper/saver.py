@@ -92,7 +92,7 @@ class Saver:
             with self._exchange:
                 self._may_bring = False
             if trouble:
-                self._tell("the trial starts without the checkpoints of its earlier attempts: " + trouble)
+                self._report_once("the trial starts without the checkpoints of its earlier attempts: " + trouble)
         # Other processes of a job save nothing, and may have the same folder.
         if self._spec.checkpoint_dir and not self._entry.get("read_only"):
             self._write_note(self._spec.attempt)
@@ -119,7 +119,7 @@ class Saver:
             try:
                 threading.Thread(target=self._save_regularly, name="saver", daemon=True).start()
             except RuntimeError as error:  # the machine has no room for a thread
-                self._tell("checkpoints stay on this machine until the end of the trial, since {}".format(error))
+                self._report_once("checkpoints stay on this machine until the end of the trial, since {}".format(error))
 
     def finish(self, succeeded: bool, wanted: Callable[[], bool]) -> str:
         """Copy what is not in the storage yet. Return why that was not possible, as a sentence; "" if it was."""
@@ -138,15 +138,15 @@ class Saver:
         if succeeded and not sentences and self._entry.get("keep") == "none":
             trouble = self._shared.run(self._forget, wanted)
             if trouble:
-                self._tell("its checkpoints stay in the shared storage, against checkpoint.keep: " + trouble)
+                self._report_once("its checkpoints stay in the shared storage, against checkpoint.keep: " + trouble)
         for sentence in sentences:
-            self._tell(sentence)
+            self._report_once(sentence)
         return "\n".join(sentences)
 
     def _place_of(self, part: str) -> str:
         return self.checkpoint_dir if part == "checkpoints" else self._spec.directory
 
-    def _tell(self, sentence: str) -> None:
+    def _report_once(self, sentence: str) -> None:
         """Report to the user by the trial's standard error and the keeper's log, each sentence once."""
         if sentence == self._last_sentence:
             return
@@ -166,7 +166,7 @@ class Saver:
                         self._save_checkpoints(lambda: not self._stop.is_set(), UNCONFIRMED_S)
                 self._last_sentence = ""
             except (StorageError, OSError, ValueError) as error:
-                self._tell("checkpoints stay on this machine for now: {}: {}".format(self._shared.title, error))
+                self._report_once("checkpoints stay on this machine for now: {}: {}".format(self._shared.title, error))
 
     # Checkpoints
 
@@ -184,7 +184,7 @@ class Saver:
             if troubles:
                 raise ValueError(troubles[0])
         for trouble in troubles:
-            self._tell("the trial starts with older checkpoints: " + trouble)
+            self._report_once("the trial starts with older checkpoints: " + trouble)
 
     def _restore_from(self, storage: Storage, number: int) -> bool:
         """Bring what this attempt has saved, unless newer files are here. Return False if it has saved nothing.
@@ -257,7 +257,9 @@ class Saver:
             with EnclosedFolder(draft) as folder:
                 for path, leads_to in links.items():
                     if not folder.link(path, leads_to):
-                        self._tell("the link {!r:.200} leads out of the checkpoint, so it is left out".format(path))
+                        self._report_once(
+                            "the link {!r:.200} leads out of the checkpoint, so it is left out".format(path)
+                        )
             with self._exchange:
                 if not self._may_bring:
                     raise StorageError("the trial has started before its checkpoints were there")

@@ -241,7 +241,7 @@ class RestServer(HTTPServer):
             return True
         except OSError as error:  # for example too many open files, as other parts of the process have opened them
             self._spared += sum(self._open.close_one() for _ in range(1 + len(self._open) // 10))
-            self._tell(f"a connection cannot be accepted ({error.strerror or error})")
+            self._log_seldom(f"a connection cannot be accepted ({error.strerror or error})")
             return False
         try:
             self._handle_connection(connection, address)
@@ -256,7 +256,7 @@ class RestServer(HTTPServer):
         while full := self._full(listening):
             closed = self._open.close_one()
             self._spared += closed
-            self._tell(full)
+            self._log_seldom(full)
             if not closed:
                 return False
         return True
@@ -273,7 +273,7 @@ class RestServer(HTTPServer):
             return f"more than {UNPROVEN_MOST} connections were open that have not proven who they are"
         return ""
 
-    def _tell(self, what: str) -> None:
+    def _log_seldom(self, what: str) -> None:
         """Log a message, once a minute at most: a client that uses up all connections must not fill the disk, too."""
         now = time.monotonic()
         if now - self._logged_s >= _TELL_EVERY_S:

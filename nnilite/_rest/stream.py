@@ -67,7 +67,7 @@ class StreamHandler(BaseHandler, WebSocketHandler):
             return
         self.context.streams.open += 1
         self._subscription = self.context.backend.subscribe()
-        self._task = asyncio.get_running_loop().create_task(self._tell(self._subscription))
+        self._task = asyncio.get_running_loop().create_task(self._send_changes(self._subscription))
 
     def _is_one_too_many(self) -> bool:
         return self.context.streams.open >= self.context.options.streams_max
@@ -83,7 +83,7 @@ class StreamHandler(BaseHandler, WebSocketHandler):
         self._subscription.close()
         self._task.cancel()
 
-    async def _tell(self, subscription: Subscription) -> None:
+    async def _send_changes(self, subscription: Subscription) -> None:
         """Send changes until the reader leaves. Waiting for each write keeps at most one message in flight."""
         sent = time.monotonic()
         try:

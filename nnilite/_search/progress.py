@@ -45,14 +45,14 @@ class SearchProgress:
         if self._live is not None:
             self._live.show()
         elif self._tells and self._counts.total() >= self._shown + max(1, (self._most or 100) // _PARTS):
-            self._tell()
+            self._print_line()
 
     def over(self) -> None:
         """Show the end. Some trials may have ended since the last time."""
         if self._live is not None:
             self._live.show(last=True)
         elif self._tells and self._counts.total() > self._shown:
-            self._tell()
+            self._print_line()
 
     def _page(self) -> str:
         from nnilite._notebook import html
@@ -60,7 +60,7 @@ class SearchProgress:
         result = self._search.result()
         return html.result(result.trials, result.front, self._most)
 
-    def _tell(self) -> None:
+    def _print_line(self) -> None:
         self._shown = self._counts.total()
         result = self._search.result()
         ended = sum(trial.state.ended for trial in result.trials)

@@ -222,7 +222,7 @@ class LearningTuner(Tuner):
         point = self._running.pop(parameter_id, None) if parameter_id is not None else None
         if point is not None:
             point.state = PointState.FAILED
-            self._tell(point)
+            self._pass_closed(point)
 
     def import_data(self, data: list[dict[str, Any]]) -> None:
         before = len(self.points)
@@ -308,9 +308,9 @@ class LearningTuner(Tuner):
         if point.violation and not self.weighs_violations:
             point.losses = None
         point.state = PointState.POOR if point.losses is None else PointState.DONE
-        self._tell(point)
+        self._pass_closed(point)
 
-    def _tell(self, point: Point) -> None:
+    def _pass_closed(self, point: Point) -> None:
         if point.flat is not None:
             self._closed(point)
 

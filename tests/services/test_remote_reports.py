@@ -163,7 +163,7 @@ def test_only_this_user_can_open_the_socket(way):
 def test_a_socket_that_an_earlier_agent_has_left_is_replaced(way, tmp_path):
     way.open_manager()
     again = ReportSocket(way.say, way.socket._knows)
-    way.relay._tell = again.answer
+    way.relay._send_answer = again.answer
     again.listen(str(way.agent))
     with way.keeper() as keeper:
         assert answer(keeper, "one") == "re one\n"

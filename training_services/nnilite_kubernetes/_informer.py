@@ -112,9 +112,9 @@ class Informer:
         self._answered()
         for name, content in before.items():  # another object may have the name by now
             if name not in objects or objects[name]["metadata"]["uid"] != content["metadata"]["uid"]:
-                self._tell(content, True)
+                self._pass_on(content, True)
         for content in objects.values():
-            self._tell(content, False)
+            self._pass_on(content, False)
 
     def _follow(self) -> None:
         self._watch = watch = self._cluster.watch(*self._place, self._selector, self._version)
@@ -134,10 +134,10 @@ class Informer:
                 self._objects.pop(name, None)
             else:
                 self._objects[name] = content
-        self._tell(content, gone)
+        self._pass_on(content, gone)
 
-    def _tell(self, content: Json, gone: bool) -> None:
-        """Tell of a change. One object that makes no sense, as others may make it, does not keep the later ones out."""
+    def _pass_on(self, content: Json, gone: bool) -> None:
+        """Pass on a change. One object that makes no sense, as others may make it, does not keep the later ones out."""
         try:
             self._changed(content, gone)
         except ApiError:

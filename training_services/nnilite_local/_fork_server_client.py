@@ -163,14 +163,14 @@ class ForkServerClient:
             try:
                 await asyncio.wait_for(self._write({"end": job, "kill": kill}), _ANSWER_S)
             except (OSError, ServiceError, asyncio.TimeoutError):
-                self._tell(job, False)
+                self._resolve(job, False)
         try:
             return await asyncio.wait_for(asyncio.shield(answer), _ANSWER_S)
         except asyncio.TimeoutError:
             # It is stopped. It has the order, and gives no job to anybody until it goes on; but nobody is killed yet.
             return not kill
 
-    def _tell(self, job: str, is_known: bool) -> None:
+    def _resolve(self, job: str, is_known: bool) -> None:
         answer = self._asked.pop(job, None)
         if answer is not None and not answer.done():
             answer.set_result(is_known)
@@ -198,7 +198,7 @@ class ForkServerClient:
             self._preloaded.set_exception(ServiceError(f"the fork server has ended: see {self._log_file}"))
         self._server_reports = None
         for job in list(self._asked):
-            self._tell(job, False)
+            self._resolve(job, False)
         self._heard("", False)
 
     def _read_event(self, line: bytes) -> None:
@@ -218,7 +218,7 @@ class ForkServerClient:
             self._heard(str(event["job"]), event.get("delivered") is True)
             return
         if kind == "told":
-            self._tell(event["job"], event["found"] is True)
+            self._resolve(event["job"], event["found"] is True)
             return
         if kind == "started" and self._server_reports is not None:
             self._server_reports.at_work.add(event["job"])
@@ -250,7 +250,7 @@ class ForkServerClient:
         self._process = self._listener = None
         self._server_reports = None
         for job in list(self._asked):
-            self._tell(job, False)
+            self._resolve(job, False)
         if process is None:
             return
         if process.stdin is not None:

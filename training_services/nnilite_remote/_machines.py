@@ -73,11 +73,11 @@ class Machines:
     async def cancel(self, handle: Handle) -> None:
         """Ask for a job's end, now or when its machine is reachable again."""
         self._canceled[str(handle["job"])] = handle
-        await self._tell(CANCEL, handle)
+        await self._send_command(CANCEL, handle)
 
     async def remove(self, handle: Handle) -> None:
         """Free what a job holds on its machine, now or when the machine is reachable again."""
-        await self._tell(REMOVE, handle)
+        await self._send_command(REMOVE, handle)
 
     def settled(self, handle: Handle) -> None:
         """Note that a job has ended: no machine needs to end it any more."""
@@ -176,11 +176,11 @@ class Machines:
         try:
             for what, handle in self._pending.to(key):
                 if what != FINISH:  # only for the end of the experiment
-                    await self._tell(what, handle)
+                    await self._send_command(what, handle)
         finally:
             self._catching_up.discard(key)
 
-    async def _tell(self, what: str, handle: Handle) -> None:
+    async def _send_command(self, what: str, handle: Handle) -> None:
         """Cancel or remove a job on its machine: the command stays pending until the machine has confirmed it."""
         machine = self._known.get(str(handle["machine"]))
         if machine is None:

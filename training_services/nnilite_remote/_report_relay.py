@@ -25,11 +25,11 @@ _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class ReportRelay:
-    """The relay of one machine. `tell(caller, line)` sends an answer to its agent; "" means: use the tunnel."""
+    """The relay of one machine. `send_answer(caller, line)` sends an answer to its agent; "" means: use the tunnel."""
 
-    def __init__(self, path: Path, tell: Callable[[int, str], None]) -> None:
+    def __init__(self, path: Path, send_answer: Callable[[int, str], None]) -> None:
         self._path = path
-        self._tell = tell
+        self._send_answer = send_answer
         self._free: list[_Connection] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._oddities = SparseLog()
@@ -43,7 +43,7 @@ class ReportRelay:
                 log.warning("an agent sent an invalid report%s", more)
             return
         if len(line) > _MOST_BYTES or not line.isascii() or "\n" in line or len(self._tasks) >= _MOST_AT_ONCE:
-            self._tell(caller, "")
+            self._send_answer(caller, "")
             return
         task = asyncio.get_running_loop().create_task(self._pass_on(caller, line))
         self._tasks.add(task)
@@ -55,7 +55,7 @@ class ReportRelay:
             answer = await asyncio.wait_for(self._ask(line), _ANSWER_S)
         except (OSError, ValueError, asyncio.TimeoutError, asyncio.IncompleteReadError) as error:
             log.debug("the manager's socket does not answer: %r", error)
-        self._tell(caller, answer)
+        self._send_answer(caller, answer)
 
     async def _ask(self, line: str) -> str:
         """Send a report and return the manager's answer. Raises: OSError, ValueError, IncompleteReadError."""

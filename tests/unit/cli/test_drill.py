@@ -113,7 +113,7 @@ def test_a_drill_that_interrupts_nothing_says_why(
     manager.refused = {"t0"}
     monkeypatch.setattr("nnilite._cli.drill.access.find", lambda options: argparse.Namespace(id="e"))
     monkeypatch.setattr("nnilite._cli.drill.access.running", lambda options: contextlib.nullcontext(manager))
-    monkeypatch.setattr("nnilite._cli.drill._tell", lambda options, struck: 0)
+    monkeypatch.setattr("nnilite._cli.drill._print_report", lambda options, struck: 0)
     options = argparse.Namespace(rate=1e6, seed=1, for_s=0.01, json=False)
     assert drill.interrupt_trials(options) == 0
     assert capsys.readouterr().err == "WARNING: Nothing was interrupted: it has ended\n"
