@@ -4,6 +4,7 @@
 
 import { send } from "./lib/api.js";
 import { filterQuery } from "./lib/filters.js";
+import { keepFocus } from "./lib/focus.js";
 import { connect, connection, now, profile, start } from "./lib/live_data.js";
 import { go, href, route } from "./lib/route.js";
 import { isSignedIn } from "./lib/session.js";
@@ -48,6 +49,16 @@ const troubles = signal({});
 function viewName([first, second]) {
   if (first === "trials" && second) return "trial";
   return TABS.some(([name]) => name === first) ? first : null;
+}
+
+/**
+ * What tells a view from the others in the title and the history of a browser; the first page has the experiment's name alone.
+ * @param {string[]} parts of the address
+ */
+function viewTitle([first, second]) {
+  if (first === "trials" && second) return `Trial ${second}`;
+  if (first === "overview") return "";
+  return TABS.find(([name]) => name === first)?.[1] ?? "";
 }
 
 /** @param {string} name */
@@ -170,6 +181,7 @@ const SHORTCUTS = [
   ["↑ ↓ j k", "Move in the table"],
   ["Enter", "Open the trial"],
   ["Space", "Select the trial"],
+  ["Ctrl+A", "Select all trials of the table"],
   ["Esc", "Close"],
   ["?", "This help"],
 ];
@@ -222,8 +234,8 @@ function App() {
   const known = profile.value;
   useEffect(() => {
     const word = known ? `${known.name || known.id} · ${known.state.toLowerCase().replaceAll("_", " ")}` : "nnilite";
-    document.title = word;
-  }, [known?.name, known?.state]);
+    document.title = [viewTitle(route.value.parts), word].filter(Boolean).join(" · ");
+  }, [known?.name, known?.state, route.value.parts.join("/")]);
   return html`
     <a class="hidden skip" href="#main" onClick=${(event) => {
       event.preventDefault();
@@ -237,6 +249,7 @@ function App() {
 }
 
 addEventListener("keydown", onKey);
+keepFocus();
 start();
 if (isSignedIn()) Object.keys(LATER).forEach(fetchView);
 render(html`<${App} />`, /** @type {HTMLElement} */ (element("#app")));

@@ -208,6 +208,16 @@ def test_an_experiment_is_renamed_and_tagged_and_found_by_its_tag(page: Any) -> 
     assert registry.find("copy010").remarks.tags == ("paper", "wide")
 
 
+def test_all_experiments_that_are_listed_are_ticked_at_once(fresh_page: Any) -> None:
+    page = fresh_page
+    page.get_by_label("Find experiments").fill("copy02")
+    page.get_by_role("checkbox", name=re.compile(r"^Select the \d+ experiments listed$")).check()
+    count = rows(page).count()
+    page.get_by_role("link", name=f"Compare {count}").wait_for()
+    page.get_by_label("Find experiments").fill("copy020")
+    page.get_by_text(f"{count - 1} of them hidden by filters").wait_for()
+
+
 def test_experiments_are_compared(fresh_page: Any) -> None:
     page = fresh_page
     for experiment in ("copy020", "copy021"):

@@ -7,7 +7,7 @@ import { clock, duration, value } from "../lib/format.js";
 import { connection, loaded, now, trialById, trials, version } from "../lib/live_data.js";
 import { bestAndMedian } from "../lib/objectives.js";
 import { href, route, setQuery } from "../lib/route.js";
-import { selected } from "../lib/selected.js";
+import { COMPARED_MAX, selected } from "../lib/ticks.js";
 import { score, seconds } from "../lib/trials.js";
 import { html, useEffect, useState } from "../lib/ui.js";
 import { ChartCard } from "../parts/chart_card.js";
@@ -17,17 +17,19 @@ import { Card, Empty, Scroll } from "../parts/layout.js";
 import { isLog, LogScale } from "../parts/log_scale.js";
 import { csv, fileName, saveFile } from "../parts/saved_files.js";
 import { State } from "../parts/states.js";
+import { say } from "../parts/toasts.js";
 import { RanWith } from "./ran_with.js";
 
 /** @import { Trial } from "../lib/trials.js" */
 /** @import { Curve } from "../lib/wire.d.ts" */
 
-const MOST = 12;
+const MOST = `${COMPARED_MAX} trials can be compared at once.`;
 
 export default function Compare() {
   void version.value;
   const asked = route.value.query.get("ids");
-  const ids = (asked ? asked.split(",") : [...selected.value]).slice(0, MOST);
+  const wanted = asked ? asked.split(",") : [...selected.ids.value];
+  const ids = wanted.slice(0, COMPARED_MAX);
   const found = ids.flatMap((id) => trialById(id) ?? []);
   const [curves, setCurves] = useState(/** @type {Curve[]} */ ([]));
   const stamp = found.map(({ id, state, attempt }) => `${id} ${state} ${attempt}`).join();
@@ -54,8 +56,10 @@ export default function Compare() {
     const trial = trials().find(
       (one) => one.id.toLowerCase() === text || `#${one.sequence}` === text || String(one.sequence) === text,
     );
-    if (trial && !ids.includes(trial.id)) keep([...ids, trial.id]);
-    event.target.reset();
+    if (!trial) return say(text ? `There is no trial ${text}.` : "Type the id of a trial, or its number.", true);
+    if (!ids.includes(trial.id) && ids.length === COMPARED_MAX) return say(`${MOST} Remove one first.`, true);
+    if (!ids.includes(trial.id)) keep([...ids, trial.id]);
+    return event.target.reset();
   };
   const adding = html`<form class="row" onSubmit=${add}><input name="id" placeholder="id or #number" aria-label="Trial to add" /><button type="submit"><${Icon} name="plus" />Add</button></form>`;
   if (!found.length) {
@@ -77,6 +81,7 @@ export default function Compare() {
       "text/csv",
     );
   return html`<div class="stack">
+    ${wanted.length > ids.length && html`<p class="note calm small" role="status">${MOST} These are the first of ${wanted.length}.</p>`}
     <${Card} title="Side by side" end=${html`${adding}<button class="small" onClick=${save}><${Icon} name="download" />CSV</button>`}>
       <${Scroll} label="Side by side"><table class="plain compare">
         <thead><tr><th><span class="hidden">Property</span></th>${found.map(

@@ -6,7 +6,7 @@ import { clipped, number, plural } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
 import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
 import { decode, href, route, setQuery } from "../lib/route.js";
-import { selected } from "../lib/selected.js";
+import { COMPARED_MAX, selected } from "../lib/ticks.js";
 import { isStopped } from "../lib/trials.js";
 import { html, useMemo, useRef, useState } from "../lib/ui.js";
 import { base, colours } from "../parts/chart.js";
@@ -32,7 +32,7 @@ export default function Parallel({ rows }) {
   const [brushed, setBrushed] = useState(/** @type {Trial[] | null} */ (null));
   const latest = useRef(/** @type {Line[]} */ ([]));
   const all = fields.value.parameters.filter((field) => field.values.length > 1);
-  const wanted = query.get("axes")?.split(",").map(decode) ?? all.slice(0, 12).map(({ field }) => field);
+  const wanted = query.get("axes")?.split(",").map(decode) ?? all.slice(0, COMPARED_MAX).map(({ field }) => field);
   const axes = wanted.flatMap((field) => all.find((one) => one.field === field) ?? []);
   const best = useMemo(() => bestOf(rows, name, share), [rows, name, share, withStopped(), version.value]);
   const lines = useMemo(() => thin(best), [best]);
@@ -108,11 +108,15 @@ function Brushed({ trials, name }) {
   return html`<section class="card" aria-label="Chosen lines">
     <div class="card-head"><h2>${plural(trials.length, "trial")} chosen</h2>
       <div class="end"><button class="small" onClick=${() => {
-        selected.value = new Set(trials.map(({ id }) => id));
+        selected.clear();
+        selected.set(
+          trials.map(({ id }) => id),
+          true,
+        );
       }}>Select in the table</button>
       <a class="button" href=${href("charts/compare", {
         ids: sorted
-          .slice(0, 12)
+          .slice(0, COMPARED_MAX)
           .map(({ trial }) => trial.id)
           .join(","),
       })}>Compare the best</a></div></div>

@@ -1,5 +1,6 @@
 // The page of all experiments: header, banner, and the view that the address asks for.
 
+import { keepFocus } from "../lib/focus.js";
 import { route } from "../lib/route.js";
 import { switchTheme, theme } from "../lib/theme.js";
 import { html, render, useEffect } from "../lib/ui.js";
@@ -82,5 +83,6 @@ function App() {
 }
 
 addEventListener("keydown", onKey);
+keepFocus();
 refresh();
 render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));

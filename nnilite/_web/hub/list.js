@@ -9,13 +9,14 @@ import { ColumnChooser } from "../parts/column_chooser.js";
 import { Icon } from "../parts/icons.js";
 import { Empty, Scroll } from "../parts/layout.js";
 import { SavedViews } from "../parts/saved_views.js";
+import { Tick, TickAll } from "../parts/tick.js";
 import { perform } from "../parts/toasts.js";
 import { busy, open, remove, resume, stop } from "./actions.js";
 import { allColumns, shownColumns } from "./columns.js";
 import { chosen, experiments, isViewed, title } from "./experiments.js";
 import { First } from "./first.js";
 import { firstRows, groups } from "./groups.js";
-import { Ticked, ticked, toggle } from "./many.js";
+import { Ticked, ticked } from "./many.js";
 import { editRemarks } from "./remarks.js";
 
 /** @import { Column } from "./columns.js" */
@@ -84,7 +85,7 @@ function Toolbar({ found, all: allOfThem, columns }) {
     }
     <label class="inline"><input type="checkbox" checked=${query.get("rows") === "dense"}
       onChange=${(event) => setQuery({ rows: event.target.checked ? "dense" : null })} />Dense</label>
-    <${Ticked} />
+    <${Ticked} shown=${found} />
     <div class="end">
       <${ColumnChooser} all=${allOfThem} columns=${columns} choose=${choose} />
       <${SavedViews} place="ui" />
@@ -95,6 +96,7 @@ function Toolbar({ found, all: allOfThem, columns }) {
 
 /** @param {{ grouped: Group[], columns: Column[], sorting: string, descending: boolean, isDense: boolean }} props */
 function Table({ grouped, columns, sorting, descending, isDense }) {
+  const ids = [...new Set(grouped.flatMap(({ rows }) => rows.map(({ id }) => id)))];
   /** @param {Column} column */
   const sort = ({ key, rises }) => {
     const isDown = key === sorting ? !descending : !rises;
@@ -102,7 +104,7 @@ function Table({ grouped, columns, sorting, descending, isDense }) {
   };
   return html`<div class=${`card experiments ${isDense ? "dense" : ""}`}><${Scroll} label="Experiments"><table class="plain" role="table" aria-label="Experiments">
     <thead role="rowgroup"><tr role="row">
-      <th role="columnheader" scope="col" class="pick-cell"><span class="hidden">Tick</span></th>
+      <th role="columnheader" scope="col" class="pick-cell"><${TickAll} ticks=${ticked} shown=${ids} what=${`the ${plural(ids.length, "experiment")} listed`} /></th>
       ${columns.map(
         (column) => html`<th key=${column.key} role="columnheader" scope="col" class=${cellClass(column)}
           aria-sort=${ariaSort(column.key === sorting, descending)}>
@@ -119,7 +121,7 @@ function Table({ grouped, columns, sorting, descending, isDense }) {
         html`<tr role="row" class="group"><th role="rowheader" scope="rowgroup" colspan=${columns.length + 2}>
           ${group.title} <span class="soft">${count(group.rows.length)}</span></th></tr>`
       }
-      ${group.rows.map((one) => html`<${Row} key=${one.id} one=${one} columns=${columns} />`)}</tbody>`,
+      ${group.rows.map((one) => html`<${Row} key=${one.id} one=${one} columns=${columns} shown=${ids} />`)}</tbody>`,
     )}
   </table></${Scroll}></div>`;
 }
@@ -127,10 +129,10 @@ function Table({ grouped, columns, sorting, descending, isDense }) {
 /** @param {Column} column */
 const cellClass = ({ key, extra, number }) => `${extra ? "extra" : key}-cell ${number ? "number" : ""}`;
 
-/** @param {{ one: Experiment, columns: Column[] }} props */
-function Row({ one, columns }) {
+/** @param {{ one: Experiment, columns: Column[], shown: string[] }} props */
+function Row({ one, columns, shown }) {
   return html`<tr role="row" data-id=${one.id}>
-    <td role="cell" class="pick-cell"><input type="checkbox" aria-label=${`Compare ${title(one)}`} checked=${ticked.value.has(one.id)} onChange=${() => toggle(one.id)} /></td>
+    <td role="cell" class="pick-cell"><${Tick} ticks=${ticked} id=${one.id} shown=${() => shown} label=${`Compare ${title(one)}`} /></td>
     ${columns.map((column) => html`<td key=${column.key} role="cell" class=${cellClass(column)} data-title=${column.title}>${column.cell(one)}</td>`)}
     <td role="cell" class="act-cell"><${Actions} one=${one} /></td>
   </tr>`;

@@ -1,32 +1,20 @@
 // What can be done to all ticked experiments at once: compare, stop, tag, delete. Those that it does not fit are left out.
 
 import { send } from "../lib/api.js";
-import { plural } from "../lib/format.js";
+import { count, plural } from "../lib/format.js";
 import { href } from "../lib/route.js";
-import { html, signal, useState } from "../lib/ui.js";
+import { Ticks } from "../lib/ticks.js";
+import { html, useState } from "../lib/ui.js";
 import { closeDialog, confirm, openDialog } from "../parts/dialog.js";
 import { messageOf, say } from "../parts/toasts.js";
 import { address, during } from "./actions.js";
 import { experiments, isViewed, title } from "./experiments.js";
 
-/** @import { Signal } from "../vendor/signals.js" */
 /** @import { Experiment } from "./experiments.js" */
 
-/** @type {Signal<ReadonlySet<string>>} ids of the experiments that are ticked */
-export const ticked = signal(/** @type {ReadonlySet<string>} */ (new Set()));
+export const ticked = new Ticks();
 const COMPARED_MAX = 10;
 const NAMED = 5;
-
-/** @param {string} id */
-export function toggle(id) {
-  const next = new Set(ticked.value);
-  if (!next.delete(id)) next.add(id);
-  ticked.value = next;
-}
-
-const untick = () => {
-  ticked.value = new Set();
-};
 
 /** @param {Experiment} one */
 const isOurs = (one) => one.madeBy === "nnilite";
@@ -53,9 +41,11 @@ async function eachOf(chosen, work, done) {
   if (count) say(`${plural(count, "experiment")} ${done}.`);
 }
 
-export function Ticked() {
-  const chosen = (experiments.value ?? []).filter((one) => ticked.value.has(one.id));
+/** @param {{ shown: Experiment[] }} props what the filters leave */
+export function Ticked({ shown }) {
+  const chosen = (experiments.value ?? []).filter((one) => ticked.has(one.id));
   if (!chosen.length) return null;
+  const hidden = chosen.length - chosen.filter((one) => shown.includes(one)).length;
   const running = chosen.filter((one) => one.alive && !isViewed(one) && one.state !== "STOPPING");
   const gone = chosen.filter((one) => isOurs(one) && !one.alive);
   const taggable = chosen.filter((one) => isOurs(one) && !one.damage);
@@ -73,7 +63,7 @@ export function Ticked() {
       text: `${named(gone)}. All results, logs and files of their trials will be deleted. This cannot be undone.`,
       yes: "Delete them",
       danger: true,
-      act: () => eachOf(gone, (one) => send("DELETE", address(one)), "deleted").then(untick),
+      act: () => eachOf(gone, (one) => send("DELETE", address(one)), "deleted").then(() => ticked.clear()),
     });
   const tag = () => openDialog(() => html`<${TagForm} chosen=${taggable} />`);
   const ids = new URLSearchParams(chosen.map(({ id }) => ["id", id]));
@@ -83,10 +73,11 @@ export function Ticked() {
       ? html`<a class="button" href=${href("compare", ids)}>Compare ${chosen.length}</a>`
       : html`<span class="soft small">${chosen.length} ticked; 2 to ${COMPARED_MAX} can be compared</span>`
   }
+    ${hidden > 0 && html`<span class="soft small" role="status">${count(hidden)} of them hidden by filters</span>`}
     ${running.length > 0 && html`<button class="danger" onClick=${stop}>Stop ${running.length}</button>`}
     ${taggable.length > 0 && html`<button onClick=${tag}>Tag ${taggable.length}</button>`}
     ${gone.length > 0 && html`<button class="danger" onClick=${remove}>Delete ${gone.length}</button>`}
-    <button class="quiet" onClick=${untick}>Untick</button></span>`;
+    <button class="quiet" onClick=${() => ticked.clear()}>Untick</button></span>`;
 }
 
 /** @param {{ chosen: Experiment[] }} props */

@@ -2,11 +2,11 @@
 // empty box as high as all rows is scrolled under it: however fast one scrolls, there are rows in sight and no blanks.
 import { ariaSort, count } from "../lib/format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/ui.js";
+import { ROW, useActive, useAnchor } from "./grid_place.js";
 import { Icon } from "./icons.js";
 
 /** @import { ComponentChildren } from "../vendor/preact.js" */
 
-const ROW = 34;
 const HEAD = 36;
 const TAKES_KEYS = "input, textarea, select, dialog, [contenteditable], .grid";
 const HIGHEST = 15_000_000; // pixels; browsers cannot scroll much further
@@ -38,19 +38,20 @@ const MOST_ON_PAPER = 1000; // rows, about twenty pages
  * @property {Sort} sort
  * @property {(key: string) => void} onSort
  * @property {(from: string, to: string) => void} [onMove]
- * @property {Set<string>} [selected] ids of rows
+ * @property {ReadonlySet<string>} [selected] ids of rows
  * @property {(row: Row) => void} [onOpen]
  * @property {(row: Row) => void} [onToggle]
+ * @property {() => void} [onAll] selects all rows
  * @property {string} label
  */
 
 /** @typedef {{ id: string }} AnyRow */
 
 /** @param {GridProps<AnyRow>} props */
-export function Grid({ columns, rows, sort, onSort, onMove, selected, onOpen, onToggle, label }) {
+export function Grid({ columns, rows, sort, onSort, onMove, selected, onOpen, onToggle, onAll, label }) {
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const [place, setPlace] = useState({ top: 0, height: 600, width: 900 });
-  const [active, setActive] = useState(0);
+  const [active, setActive] = useActive(rows);
   const onPaper = usePaper();
   const all = rows.length * ROW;
   const high = Math.min(all, HIGHEST);
@@ -63,24 +64,28 @@ export function Grid({ columns, rows, sort, onSort, onMove, selected, onOpen, on
     0,
   );
 
+  const measure = () =>
+    setPlace((known) => {
+      const { scrollTop, clientHeight, clientWidth } = /** @type {HTMLDivElement} */ (box.current);
+      const same = known.top === scrollTop && known.height === clientHeight && known.width === clientWidth;
+      return same ? known : { top: scrollTop, height: clientHeight, width: clientWidth };
+    });
   useLayoutEffect(() => {
     const frame = box.current;
     if (!frame) return undefined;
-    const measure = () =>
-      setPlace((known) => {
-        const { scrollTop, clientHeight, clientWidth } = frame;
-        const same = known.top === scrollTop && known.height === clientHeight && known.width === clientWidth;
-        return same ? known : { top: scrollTop, height: clientHeight, width: clientWidth };
-      });
     measure();
     const watcher = new ResizeObserver(measure);
     watcher.observe(frame);
     frame.addEventListener("scroll", measure, { passive: true });
     return () => watcher.disconnect();
   }, []);
-  useEffect(() => {
-    if (active >= rows.length) setActive(Math.max(rows.length - 1, 0));
-  }, [rows.length]);
+  /** @param {number} pixels of all rows */
+  const scrollTo = (pixels) => {
+    if (!box.current) return;
+    box.current.scrollTop = pixels / scale;
+    measure();
+  };
+  useAnchor({ rows, sort, top, active, scrollTo });
 
   /** @param {number} index */
   const reveal = (index) => {
@@ -118,6 +123,7 @@ export function Grid({ columns, rows, sort, onSort, onMove, selected, onOpen, on
     if (event.key in steps && !event.ctrlKey && !event.metaKey) move(steps[event.key]);
     else if (event.key === "Enter") onOpen?.(rows[active]);
     else if (event.key === " ") onToggle?.(rows[active]);
+    else if (event.key === "a" && (event.ctrlKey || event.metaKey)) onAll?.();
     else return;
     event.preventDefault();
   };
@@ -140,7 +146,7 @@ export function Grid({ columns, rows, sort, onSort, onMove, selected, onOpen, on
     return () => removeEventListener("keydown", anywhere);
   }, []);
 
-  return html`<div class="grid" ref=${box} role="grid" tabindex="0" aria-label=${label} aria-rowcount=${rows.length + 1}
+  return html`<div class="grid" ref=${box} role="grid" tabindex="0" aria-multiselectable="true" aria-label=${label} aria-rowcount=${rows.length + 1}
     aria-colcount=${columns.length} onKeyDown=${onKey} aria-activedescendant=${rows[active] ? `row-${rows[active].id}` : undefined}>
     <div class="grid-room" role="presentation" style=${{ height: `${high + HEAD}px`, width: `${width}px`, minWidth: "100%" }}>
       <div class="grid-view" role="presentation"

@@ -42,7 +42,7 @@ export function Scroll({ label, children, style }) {
 }
 
 /**
- * A button that opens a panel, which closes by Escape or a click elsewhere.
+ * A button that opens a panel, which closes by Escape, or when a click or the focus goes elsewhere.
  * @typedef {object} PopProps
  * @property {string} label
  * @property {IconName} [icon]
@@ -72,7 +72,9 @@ export function Pop({ label, icon, children, pressed, title }) {
       removeEventListener("keydown", onKey);
     };
   }, [open]);
-  return html`<div class="pop" ref=${box}>
+  /** @param {FocusEvent & { relatedTarget: Node | null }} event */
+  const onLeave = ({ relatedTarget }) => relatedTarget && !box.current?.contains(relatedTarget) && setOpen(false);
+  return html`<div class="pop" ref=${box} onFocusOut=${onLeave}>
     <button aria-expanded=${open} aria-pressed=${pressed ? "true" : undefined} title=${title}
       onClick=${() => setOpen(!open)}>${icon && html`<${Icon} name=${icon} />`}${label}</button>
     ${open && html`<div class="pop-panel">${children}</div>`}

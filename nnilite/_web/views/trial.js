@@ -7,7 +7,7 @@ import { brief, duration, inFull, number, shellWord, shortened, value } from "..
 import { connection, now, onMetric, profile, trialById, trials, version } from "../lib/live_data.js";
 import { goals, isSeveral } from "../lib/objectives.js";
 import { go, href, route, setQuery } from "../lib/route.js";
-import { selected, toggleSelected } from "../lib/selected.js";
+import { selected } from "../lib/ticks.js";
 import { flatten, fromWire, hasEnded, objective } from "../lib/trials.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
 import { Artifacts } from "../parts/artifacts.js";
@@ -131,7 +131,7 @@ function Head({ trial }) {
       <button disabled=${fixed} onClick=${() => newTrial(trial)}><${Icon} name="edit" />Customise</button>
       <${Copy} small=${false} text=${json} what="Trial as JSON" label="JSON" />
       <${Copy} small=${false} text=${command} what="Command" label="Command" />
-      <button aria-pressed=${selected.value.has(id) ? "true" : "false"} onClick=${() => toggleSelected(id)}>Select</button>
+      <button aria-pressed=${selected.has(id) ? "true" : "false"} onClick=${() => selected.toggle(id)}>Select</button>
     </div>
   </div>`;
 }

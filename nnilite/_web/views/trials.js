@@ -21,7 +21,7 @@ import { isSeveral, metricNames } from "../lib/objectives.js";
 import { keepColumns, readColumns, tableOf, usePreferences } from "../lib/page_preferences.js";
 import { allTags, remarksOf } from "../lib/remarks.js";
 import { go, href, route, setQuery } from "../lib/route.js";
-import { selected, toggleSelected } from "../lib/selected.js";
+import { COMPARED_MAX, selected } from "../lib/ticks.js";
 import { hasEnded, score, seconds } from "../lib/trials.js";
 import { html, useMemo, useState } from "../lib/ui.js";
 import { processors, useOf, uses, useUses } from "../lib/uses.js";
@@ -35,6 +35,7 @@ import { newTrial } from "../parts/new_trial.js";
 import { csv, fileName, saveFile } from "../parts/saved_files.js";
 import { SavedViews } from "../parts/saved_views.js";
 import { State } from "../parts/states.js";
+import { Tick, TickAll } from "../parts/tick.js";
 import { perform } from "../parts/toasts.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
@@ -46,8 +47,6 @@ import { perform } from "../parts/toasts.js";
 
 /** @param {Column} it what it is, for the checks */
 const column = (it) => it;
-
-const COMPARE_MAX = 12;
 
 function hasConstraints() {
   const limits = profile.value?.config.resultConstraints;
@@ -74,7 +73,8 @@ function allColumns({ parameters, metrics, attributes }) {
       title: "Trial",
       width: 106,
       mono: true,
-      render: (trial) => html`<a href=${href(`trials/${trial.id}`)}>${trial.id}</a>`,
+      // Not by Tab, which would have to be pressed for each row: Enter opens the row.
+      render: (trial) => html`<a tabindex="-1" href=${href(`trials/${trial.id}`)}>${trial.id}</a>`,
     },
     { key: "state", title: "State", width: 150, render: (trial) => html`<${State} state=${trial.state} />` },
     {
@@ -276,7 +276,8 @@ const isNone = (value) => value === null || value === undefined || value === "";
  * @param {Sort} sort
  */
 export function sorted(rows, { key, descending }) {
-  if (key === "sequence") return descending ? [...rows].reverse() : rows;
+  // Always another list: the one of all trials grows, and who keeps what follows from it would not notice.
+  if (key === "sequence") return descending ? [...rows].reverse() : [...rows];
   const sign = descending ? -1 : 1;
   /** @type {[FlatValue, Trial][]} */
   const keyed = rows.map((trial) => [fieldValue(trial, key), trial]);
@@ -299,6 +300,7 @@ export function Trials() {
   const choose = (keys) => perform(() => keepColumns(table, keys));
   useUses(columns.some(({ key }) => key === "processors" || key === "memory"));
   const rows = useMemo(() => sorted(filtered.value, sort), [version.value, route.value, uses.value]);
+  const ids = useMemo(() => rows.map(({ id }) => id), [rows]);
   /** @type {Column} */
   const tick = {
     key: "select",
@@ -306,8 +308,9 @@ export function Trials() {
     width: 38,
     fixed: true,
     sortable: false,
-    render: (trial) => html`<input type="checkbox"
-    tabindex="-1" aria-label=${`Select trial ${trial.id}`} checked=${selected.value.has(trial.id)} onChange=${() => toggleSelected(trial.id)} />`,
+    head: html`<${TickAll} ticks=${selected} shown=${ids} what=${`the ${plural(ids.length, "trial")} shown`} />`,
+    render: ({ id }) =>
+      html`<${Tick} ticks=${selected} id=${id} shown=${() => ids} label=${`Select trial ${id}`} tabindex="-1" />`,
   };
   /** @param {string} key */
   const sortBy = (key) => setQuery({ sort: sort.key === key && !sort.descending ? `-${key}` : key });
@@ -337,12 +340,13 @@ export function Trials() {
     <div class="toolbar">
       <span class="soft small" aria-live="polite">${telling(rows)}</span>
       <${FilterChips} />
-      <${Actions} />
+      <${Actions} shown=${ids} />
     </div>
     ${
       rows.length || trials().length
         ? html`<${Grid} label="Trials" columns=${[tick, ...columns]} rows=${rows} sort=${sort} onSort=${sortBy} onMove=${moveColumn}
-          selected=${selected.value} onOpen=${(trial) => go(`trials/${trial.id}`)} onToggle=${(trial) => toggleSelected(trial.id)} />`
+          selected=${selected.ids.value} onOpen=${(trial) => go(`trials/${trial.id}`)} onToggle=${(trial) => selected.toggle(trial.id)}
+          onAll=${() => selected.set(ids, true)} />`
         : html`<div class="card"><${Empty} title=${loaded.value ? "No trials yet" : "Loading trials …"}>
           ${loaded.value && "The first ones appear here as soon as the tuner has proposed parameters."}</${Empty}></div>`
     }
@@ -383,11 +387,17 @@ function saveRows(rows, columns) {
   );
 }
 
-// What can be done with the selected trials.
-function Actions() {
-  const ids = [...selected.value];
-  if (!ids.length) return null;
-  const known = trials().filter((trial) => selected.value.has(trial.id));
+/**
+ * What can be done with the selected trials, also with those that the filters hide.
+ * @param {{ shown: string[] }} props
+ */
+function Actions({ shown }) {
+  const all = selected.ids.value;
+  if (!all.size) return null;
+  const inSight = shown.filter((id) => all.has(id));
+  const hidden = all.size - inSight.length;
+  const compared = [...new Set([...inSight, ...all])].slice(0, COMPARED_MAX);
+  const known = trials().filter((trial) => all.has(trial.id));
   const live = known.filter((trial) => !hasEnded(trial));
   const ended = known.filter(hasEnded);
   const fixed = profile.value?.readOnly;
@@ -403,18 +413,27 @@ function Actions() {
           `${plural(live.length, "trial")} being killed.`,
         ),
     });
-  const again = () =>
+  const rerun = () =>
     perform(
       () => send("POST", "trials/rerun", { ids: ended.map((trial) => trial.id) }),
       `${plural(ended.length, "trial")} will run again.`,
     );
+  const again = () =>
+    ended.length <= COMPARED_MAX
+      ? rerun()
+      : confirm({
+          title: `Run ${plural(ended.length, "trial")} again?`,
+          text: "Each gets another attempt with the same parameters. Its result will replace the one before.",
+          yes: "Run them",
+          act: rerun,
+        });
   return html`<div class="row" style=${{ marginLeft: "auto" }}>
-    <span class="small">${count(ids.length)} selected</span>
-    <a class="button" href=${href("charts/compare", { ids: ids.slice(0, COMPARE_MAX).join(",") })}>Compare</a>
-    ${live.length > 0 && html`<button class="danger" disabled=${fixed} onClick=${kill}><${Icon} name="kill" />Kill ${live.length}</button>`}
-    ${ended.length > 0 && html`<button disabled=${fixed} onClick=${again}><${Icon} name="retry" />Run ${ended.length} again</button>`}
-    <button class="quiet" onClick=${() => {
-      selected.value = new Set();
-    }}>Clear</button>
+    <span class="small" role="status">${count(all.size)} selected${hidden > 0 && `, ${count(hidden)} of them hidden by filters`}</span>
+    <a class="button" href=${href("charts/compare", { ids: compared.join(",") })}
+      title=${all.size > COMPARED_MAX ? `In the order of the table; ${COMPARED_MAX} trials can be compared at once` : undefined}>
+      ${all.size > COMPARED_MAX ? `Compare the first ${COMPARED_MAX}` : "Compare"}</a>
+    ${live.length > 0 && html`<button class="danger" disabled=${fixed} onClick=${kill}><${Icon} name="kill" />Kill ${count(live.length)}</button>`}
+    ${ended.length > 0 && html`<button disabled=${fixed} onClick=${again}><${Icon} name="retry" />Run ${count(ended.length)} again</button>`}
+    <button class="quiet" onClick=${() => selected.clear()}>Clear</button>
   </div>`;
 }
