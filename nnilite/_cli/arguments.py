@@ -11,7 +11,9 @@ from pathlib import Path
 
 def add_experiment_argument(parser: argparse.ArgumentParser) -> None:
     """Add the optional id of an experiment."""
-    parser.add_argument("id", nargs="?", help="id of the experiment, or its start; default: the only one that runs")
+    parser.add_argument(
+        "id", nargs="?", help="id of the experiment, or its first letters; default: the only running one"
+    )
 
 
 def add_config_arguments(parser: argparse.ArgumentParser) -> None:

@@ -292,7 +292,7 @@ def delete(options: argparse.Namespace) -> None:
             deleted.append(entry.id)
             sentence = f"Experiment {name} is deleted."
         else:
-            sentence = f"Experiment {name} is kept; --yes deletes without a question."
+            sentence = f"Experiment {name} was not deleted; with --yes it is deleted without a question."
         if not options.json:
             print(sentence)
     if options.json:

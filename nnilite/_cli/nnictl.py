@@ -81,7 +81,7 @@ exit codes:
   0 done                     4 not possible in the present state
   1 an error                 5 the manager or a platform does not answer
   2 wrong command line       6 the experiment ended in ERROR (--foreground)
-  3 no such thing            7 trackers or webhooks lack something (--foreground)
+  3 not found                7 a tracker or webhook lacks results (--foreground)
                            8 every trial failed (--foreground)
                          130 interrupted; 143 ended by SIGTERM
 """

@@ -10,7 +10,9 @@ from nnilite._experiments.manager_state import find_manager_state
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="id of the experiment, or its start, as `nnictl experiment list --all` shows it")
+    parser.add_argument(
+        "id", help="id of the experiment, or its first letters, as `nnictl experiment list --all` shows it"
+    )
     arguments.add_folder_argument(parser)
     arguments.add_manager_arguments(parser, arguments.FORMER_PORT)
     parser.add_argument("-f", "--foreground", action="store_true", help="show the progress here until it is done")

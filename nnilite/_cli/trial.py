@@ -96,7 +96,7 @@ def _add_scale(groups: Any) -> None:
     scale.add_argument("trial", metavar="TRIAL", help="number or id of the trial")
     scale.add_argument("workers", metavar="N", type=arguments.positive, help="the new number of workers")
     scale.add_argument(
-        "-e", "--experiment", dest="id", metavar="ID", help="id of the experiment; default: the only one that runs"
+        "-e", "--experiment", dest="id", metavar="ID", help="id of the experiment; default: the only running one"
     )
     arguments.add_json_argument(scale)
     scale.set_defaults(command=scale_one)
@@ -106,7 +106,9 @@ def _add_rerun(groups: Any) -> None:
     again = groups.add_parser("rerun", help="run ended trials again, with the same parameters")
     arguments.add_experiment_argument(again)
     which = again.add_mutually_exclusive_group(required=True)
-    which.add_argument("-T", "--trial-id", "--trial_id", nargs="+", metavar="TRIAL", dest="trials", default=[])
+    which.add_argument(
+        "-T", "--trial-id", "--trial_id", nargs="+", metavar="TRIAL", dest="trials", default=[], help="numbers or ids"
+    )
     which.add_argument(
         "--status",
         type=arguments.state,

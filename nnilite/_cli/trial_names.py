@@ -24,7 +24,13 @@ def add(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
         help=f"[ID] {trials}: the trial's number or id; before it the experiment's id (default: the only running one)",
     )
     name = "trials" if several else "trial"
-    parser.add_argument("-T", "--trial-id", "--trial_id", nargs="+" if several else None, metavar="TRIAL", dest=name)
+    parser.add_argument(
+        *("-T", "--trial-id", "--trial_id"),
+        nargs="+" if several else None,
+        metavar="TRIAL",
+        dest=name,
+        help="the same, as in NNI",
+    )
     parser.set_defaults(needs=name, id=None)
 
 

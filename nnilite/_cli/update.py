@@ -41,7 +41,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     ):
         one = groups.add_parser(name, help=help_text)
         arguments.add_experiment_argument(one)
-        one.add_argument("-v", "--value", type=_KINDS.get(name, arguments.positive), required=True)
+        one.add_argument(
+            "-v", "--value", type=_KINDS.get(name, arguments.positive), required=True, help="the new value"
+        )
         arguments.add_json_argument(one)
         one.set_defaults(command=limit, field=field)
 

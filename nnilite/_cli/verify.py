@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="id of the experiment, or its start")
+    parser.add_argument("id", help="id of the experiment, or its first letters")
     arguments.add_json_argument(parser)
     parser.set_defaults(command=verify)
 

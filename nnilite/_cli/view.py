@@ -8,7 +8,9 @@ from nnilite._cli import access, arguments, screen
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="id of the experiment, or its start, as `nnictl experiment list --all` shows it")
+    parser.add_argument(
+        "id", help="id of the experiment, or its first letters, as `nnictl experiment list --all` shows it"
+    )
     arguments.add_folder_argument(parser)
     arguments.add_manager_arguments(parser, arguments.FORMER_PORT)
     arguments.add_json_argument(parser)

@@ -266,8 +266,8 @@ def find(
         listed = ", ".join(f"{e.id} ({e.state})" for e in fitting)
         raise Conflict(f"Several experiments match, please give an id: {listed}.")
     if prefix is None:
-        latest = f" Write the id of one, such as {all_of_them[0].id}, the latest:" if all_of_them else ""
-        raise NotFound(f"There is no experiment running.{latest} `nnictl experiment list --all` shows all of them.")
+        latest = f" Give the id of one, such as {all_of_them[0].id}, the latest:" if all_of_them else ""
+        raise NotFound(f"No experiment is running.{latest} `nnictl experiment list --all` shows all of them.")
     word = "running experiment" if running_only else "experiment"
     cure = _guess_meant(prefix, known) or "`nnictl experiment list --all` shows all of them."
     raise NotFound(f"There is no {word} {prefix!r}; {cure}")

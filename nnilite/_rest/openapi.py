@@ -18,7 +18,7 @@ _MEANINGS = {
     400: "something in the request is wrong; `error` says what, `field` where",
     401: "the token is missing or wrong",
     403: "not for this host name or origin",
-    404: "there is no such thing",
+    404: "not found",
     409: "the present state does not allow it, or events are missing before this batch",
     410: "this attempt is fenced: a newer one has taken its place, or the experiment is over",
     411: "the body needs a Content-Length",

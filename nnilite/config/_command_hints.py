@@ -83,7 +83,7 @@ def _name_of(stand_in: re.Match[str], known: set[str]) -> str:
 def _find_odd_signs(command: str) -> Iterator[str]:
     """Yield sentences on signs that a shell does not take as they look."""
     if has_open_quote(command):
-        yield "has a quotation mark without its counterpart, so no shell runs it; add the second one"
+        yield "has an unmatched quotation mark, so no shell can run it; add the second one"
     dash = next((word for word in command.split() if word[0] in _DASHES), "")
     if dash:
         yield f"{dash} begins with a dash of word processors; type -- instead"

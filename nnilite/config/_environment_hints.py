@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from nnilite.records import Json
 
 _VARIABLE = re.compile(r"\$\{env:([^{}]*)\}")
-_WHERE = "it is replaced in secrets and in addresses of webhooks only"
+_WHERE = "variables are replaced only in secrets and in addresses of webhooks"
 
 
 def environment_hints(config: Mapping[str, Json]) -> list[str]:
@@ -33,4 +33,4 @@ def _texts(value: Json, field: str) -> Iterator[tuple[str, str]]:
 def _sentence(field: str, match: re.Match[str]) -> str:
     is_command = field.rpartition(".")[2].lower().endswith("command")
     cure = f"write ${match[1]}, which the shell of the trial reads" if is_command else "write the value itself"
-    return f"{field}: {match[0]} stays as it is here, for {_WHERE}; {cure}"
+    return f"{field}: {match[0]} is kept as text, since {_WHERE}; {cure}"

@@ -24,7 +24,7 @@ _MOST_NAMED = 15
 _SLIP = 0.91
 """How similar, by `difflib`, a misspelt name is to the field: one letter of eleven is wrong at most."""
 
-_NO_MEANING = "has no meaning any more: remove it"
+_NO_EFFECT = "no longer has an effect: remove it"
 _SERVICE = "write its fields in trainingService, as in trainingService: {platform: %s, ...}"
 _COMMAND = "write it in front of trialCommand, as in trialCommand: PRECOMMAND && python3 trial.py"
 _TUNER = "write tuner: {name: TPE, classArgs: {optimize_mode: maximize}}, or minimize"
@@ -33,9 +33,9 @@ _ARGUMENT = "is an argument of the algorithm: write it in classArgs"
 _TOP = {
     **dict.fromkeys(
         ("author", "description", "deprecated", "multithread", "multiphase", "versioncheck", "logcollection"),
-        _NO_MEANING,
+        _NO_EFFECT,
     ),
-    "authorname": _NO_MEANING,
+    "authorname": _NO_EFFECT,
     "trial": "write trialCommand for its command, trialCodeDirectory for its codeDir, trialGpuNumber for its gpuNum",
     **dict.fromkeys(
         ("machinelist", "machines", "hosts"),
@@ -122,7 +122,7 @@ _ALGORITHM = {
     **dict.fromkeys(
         ("optimize", "direction", "goal", "objective", "mode"), "write it as optimize_mode: minimize in classArgs"
     ),
-    **dict.fromkeys(("includeintermediateresults", "checkpointdir"), _NO_MEANING),
+    **dict.fromkeys(("includeintermediateresults", "checkpointdir"), _NO_EFFECT),
     **dict.fromkeys(
         (
             *("optimizemode", "optimizationmode", "algorithmname", "seed", "startstep", "populationsize", "epochnum"),
@@ -149,7 +149,7 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
     `value` is what the field has; a parameter of a search space is known by it.
 
     >>> answer((), "authorName", ["trialCommand"])
-    '; it has no meaning any more: remove it'
+    '; it no longer has an effect: remove it'
     """
     names = list(known)
     if isinstance(value, Mapping) and "_type" in value:
@@ -158,14 +158,14 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
     advice = _TOP.get(word, "") if not path else _ALGORITHM.get(word, "") if _is_algorithm(path) else ""
     advice = _find_place_in_command(word, names) or advice or (_TOP.get(word, "") if _is_older_section(word) else "")
     if advice:
-        return f"; {'it ' if advice.startswith(('has', 'is')) else ''}{advice}"
+        return f"; {'it ' if advice.startswith(('has', 'is', 'no longer')) else ''}{advice}"
     if place := _find_other_place(path, word, names):
         return f"; {place}"
     successor = next((new for new in _list_successors().get(word, ()) if new in names), "")
     if successor:
         return f"; did you mean {successor}?"
     if word in _list_dropped():
-        return f"; it {_NO_MEANING}"
+        return f"; it {_NO_EFFECT}"
     if path[:1] == ("sharedStorage",) and word == "codedir":
         return "; it has no meaning here: remove it"
     if elsewhere := answer_in_section(path, word, names) or find_top_level_place(word):

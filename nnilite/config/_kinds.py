@@ -219,7 +219,7 @@ class OneOf(FieldKind):
         hint = did_you_mean(str(raw), names)
         if not hint.endswith("?"):
             hint = f"; it must be {' or '.join(names)}"
-        return at.fault(f"{raw!r} is not known here{hint}")
+        return at.fault(f"{raw!r} is not a valid value{hint}")
 
     def write(self, value: Any, secrets: bool) -> Json:
         return value.value if isinstance(value, Enum) else value

@@ -105,7 +105,7 @@ def test_it_says_what_it_chose_and_why(caplog):
     caplog.set_level("INFO")
     tuner = AutoTuner(seed=1)
     tuner.update_search_space(MIXED)
-    assert tuner.explain_choice() == "GP proposes parameters: a Gaussian process finds most in the first 300 results"
+    assert tuner.explain_choice() == "GP proposes parameters: a Gaussian process does best in the first 300 results"
     assert f"after 0 results, {tuner.explain_choice()}" in caplog.text
 
 

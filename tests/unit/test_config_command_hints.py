@@ -87,7 +87,7 @@ def test_what_may_be_there_is_no_warning(folder: Path, command: str) -> None:
         ("python3 trial.py --config nothere.yaml", "there is no nothere.yaml in FOLDER"),
         ("python3 trial.py --model-cfg=conf/nothere.json", "there is no conf/nothere.json in FOLDER"),
         ("python3 'my trial.py'", "there is no my trial.py in FOLDER"),
-        ("python3 'trial.py", "has a quotation mark without its counterpart"),
+        ("python3 'trial.py", "has an unmatched quotation mark"),
         ("python3 trial.py \N{EN DASH}\N{EN DASH}fast", "begins with a dash of word processors; type -- instead"),
         ("python3\N{NO-BREAK SPACE}trial.py", "has a no-break space, which shells read as a letter"),
         ("PYTHONPATH=src:lib python3 -m train", 'write PYTHONPATH="src:lib:$PYTHONPATH"'),

@@ -36,8 +36,8 @@ def faults(config: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
-        ("authorName", "it has no meaning any more: remove it"),
-        ("versionCheck", "it has no meaning any more: remove it"),
+        ("authorName", "it no longer has an effect: remove it"),
+        ("versionCheck", "it no longer has an effect: remove it"),
         ("maxExecDuration", "did you mean maxExperimentDuration?"),
         ("maxTrialNum", "did you mean maxTrialNumber?"),
         ("objectives", "write tuner: {name: Auto, classArgs: {objectives: {accuracy: maximize, size: minimize}}}"),
@@ -92,7 +92,7 @@ def test_a_field_of_the_top_level_that_is_indented_too_far_is_sent_back() -> Non
         ("gpuIndices", "write tunerGpuIndices at the top level"),
         ("optimize_mode", "write it in classArgs"),
         ("optimizationMode", "write it in classArgs"),
-        ("includeIntermediateResults", "it has no meaning any more"),
+        ("includeIntermediateResults", "it no longer has an effect"),
     ],
 )
 def test_in_the_tuner(name: str, answer: str) -> None:

@@ -61,7 +61,7 @@ VERSION_2 = {
     "assessor": "name className codeDirectory classArgs",
 }
 CURES = [
-    *("did you mean", "write ", "no meaning", "has its meaning", "is an argument", "names the GPUs", "keep one of"),
+    *("did you mean", "write ", "has its meaning", "is an argument", "names the GPUs", "keep one of"),
     *(
         "another platform has",
         "in trainingService it is",

@@ -250,7 +250,7 @@ def test_a_trial_of_several_processes_works_on_a_platform_or_is_refused(
         ({"nodes": {"min": 3, "max": 2}}, "distributed.nodes.max: must be at least min, which is 3"),
         ({"nodes": {"min": 1, "max": 2}}, "distributed.nodes: trials of local cannot change their number of nodes"),
         ({"processesPerNode": "cpu"}, "distributed.processesPerNode"),
-        ({"launcher": "pytorch"}, "distributed.launcher: 'pytorch' is not known here; did you mean torch?"),
+        ({"launcher": "pytorch"}, "distributed.launcher: 'pytorch' is not a valid value; did you mean torch?"),
         ({"node": 2}, "distributed.node: there is no such field; did you mean nodes?"),
     ],
 )

@@ -43,7 +43,7 @@ def choose(space: SearchSpace, objectives: int, results: int, limited: bool = Fa
     if count > _MOST_PARAMETERS:
         return NextAlgorithm("TPE", f"there are more than {_MOST_PARAMETERS} parameters")
     if results < _MOST_MODELLED:
-        return NextAlgorithm("GP", f"a Gaussian process finds most in the first {_MOST_MODELLED} results")
+        return NextAlgorithm("GP", f"a Gaussian process does best in the first {_MOST_MODELLED} results")
     if limited:
         return NextAlgorithm("TPE", f"there are {_MOST_MODELLED} results or more, and constraints on results")
     if count and _only_numbers(space):
@@ -58,7 +58,9 @@ def _choose_for_front(objectives: int, parameters: int, results: int) -> NextAlg
     if parameters > _MOST_PARAMETERS:
         return NextAlgorithm("NSGA2", f"{several} and more than {_MOST_PARAMETERS} parameters")
     if results < _MOST_MODELLED:
-        return NextAlgorithm("GP", f"{several}, and a process of each finds most in the first {_MOST_MODELLED} results")
+        return NextAlgorithm(
+            "GP", f"{several}, and a Gaussian process for each does best in the first {_MOST_MODELLED} results"
+        )
     return NextAlgorithm("NSGA2", f"{several} and {_MOST_MODELLED} results or more")
 
 

@@ -89,14 +89,14 @@ def test_help_loads_nothing_heavy() -> None:
 
 def test_no_experiment_is_not_found(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["experiment", "status"]) == 3
-    assert capsys.readouterr().err.startswith("ERROR: There is no experiment running")
+    assert capsys.readouterr().err.startswith("ERROR: No experiment is running")
     assert run(["trial", "ls", "nosuch"]) == 3
 
 
 def test_where_none_runs_the_latest_one_is_named(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     make("abcd", running=False, state="STOPPED")
     assert run(["trial", "ls"]) == 3
-    assert "Write the id of one, such as abcd, the latest: `nnictl experiment list --all`" in capsys.readouterr().err
+    assert "Give the id of one, such as abcd, the latest: `nnictl experiment list --all`" in capsys.readouterr().err
 
 
 def test_several_running_experiments_need_an_id(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
