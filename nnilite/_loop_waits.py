@@ -54,6 +54,6 @@ async def in_thread(work: Callable[[], T]) -> T:
 
     try:
         threading.Thread(target=run, name="blocking", daemon=True).start()
-    except RuntimeError as error:  # this process may have no more threads
+    except RuntimeError as error:  # the process has reached its limit of threads
         raise OSError(errno.EAGAIN, str(error)) from error
     return await done

@@ -414,7 +414,7 @@ class Experiment:
                 yield
         except NniliteError:
             raise
-        except BaseException:  # of a signal handler
+        except BaseException:  # raised by a signal handler
             if before is None:
                 self._client = None
                 atexit.unregister(self.stop)

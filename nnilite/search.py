@@ -157,7 +157,7 @@ class Search:
         left_out = own | {name for name, given in made.items() if isinstance(given, str)}
         with self._lock:
             state = {name: value for name, value in self.__dict__.items() if name not in left_out}
-            # Other threads change them as soon as the lock is free, and they are written after that.
+            # Copied, as other threads may change them once the lock is free, and they are written after that.
             state |= {name: copy(state[name]) for name in ("_trials", "_calls", "_first", "_journal")}
             state["_reported"] = {trial: list(values) for trial, values in self._reported.items()}
             return state

@@ -53,7 +53,8 @@ class BoundedLoader(yaml.SafeLoader):
         self._values = 0  # read so far, each alias as the value that it refers to
         self._level = 0  # depth of the node being read
         self._deepest = 0  # the deepest level so far, within that node
-        self._anchored: dict[int, tuple[int, int]] = {}  # by id of a node: its values, and the levels below it
+        # By the id of a node: how many values it has, and how many levels below it.
+        self._anchored: dict[int, tuple[int, int]] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Compose a node, and count it. Raises: TooMuchYaml, yaml.YAMLError."""

@@ -35,7 +35,7 @@ def check_space(config: CheckedConfig) -> Iterator[Finding]:
     """Yield what in the search space looks like a mistake."""
     try:
         space = SearchSpace.parse(config.search_space)
-    except SpaceError:  # the tuner's own kind of space, with which it has been made
+    except SpaceError:  # the tuner has a kind of space of its own, and has accepted this one
         return
     for hint in space_hints(space, tuner=config.tuner.name or "", max_trials=config.max_trial_number):
         yield warning("search space", hint.what, hint.cure)

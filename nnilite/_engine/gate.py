@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 _CANCELED = (TrialState.USER_CANCELED, TrialState.SYS_CANCELED, TrialState.EARLY_STOPPED)
 _MOST_WAITING = 2
-# Longer than the longest pause of a keeper, and the time that its request may take.
+# Longer than a keeper's longest pause and the time limit of its request together.
 _TROUBLE_HOLDS_S = 60.0
 _OUTPUT_MARGIN_BYTES = 1 << 20
 Known = tuple[Trial, Attempt, MetricCursor]

@@ -123,7 +123,7 @@ class Limits:
         self._recorder.become(ExperimentState.STOPPING, state.reason if over else message.reason)
         for live in list(state.live.values()):
             self._ends.cancel(live, TrialState.USER_CANCELED, message.reason)
-        # Removals that wait for their next try are tried now: there is not much time left for them.
+        # Removals that wait for their next try are tried now, as the experiment ends soon.
         self._recorder.remove_again(math.inf)
 
     def _abandon(self, message: messages.Abandon) -> None:

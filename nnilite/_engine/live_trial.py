@@ -36,7 +36,7 @@ class Phase(Enum):
     """How far the submission of the current attempt has come."""
 
     QUEUED = "queued"  # to be submitted when there is room
-    SUBMITTING = "submitting"  # the service has been asked to take it
+    SUBMITTING = "submitting"  # the service has been asked to run it
     SUBMITTED = "submitted"  # the service has it
 
 

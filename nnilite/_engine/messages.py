@@ -123,7 +123,7 @@ class SubmitRefused:
     busy: bool
     now: float
     final: bool = False  # trying again cannot help
-    lasting: bool = False  # it hardly passes by itself, and is final after some tries
+    lasting: bool = False  # it is unlikely to pass by itself, so it is final after some tries
 
 
 @dataclass(frozen=True)

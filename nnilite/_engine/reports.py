@@ -143,7 +143,7 @@ class Reports:
             elif isinstance(event, Attributed):
                 self._recorder.add(messages.SaveAttribute(_attribute(trial, event)))
                 trial = trial if self._state.workers.take(event) else _add_late_attribute(trial, event)
-            # Only the end of a lost attempt was an assumption. All other ends were reported, and stay.
+            # Only the end of a lost attempt was assumed, so it can be corrected. All other ends were reported.
             elif isinstance(event, Exited) and _succeeded_after_loss(trial, attempt, event):
                 notes = trial.reason.removeprefix(message.trial.reason).removeprefix("; ")
                 self._reverse(trial, attempt, event, notes)

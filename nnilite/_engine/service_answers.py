@@ -77,7 +77,7 @@ def explain_odd_event(event: KeeperEvent) -> str:
             problem = "" if isinstance(value, float | None) else check_value(value)[1]
             if problem:
                 return f"value: {problem}"
-        # Of NaN no comparison is true.
+        # NaN fails every comparison.
         elif not isinstance(value, kinds) or (isinstance(value, int | float) and not abs(value) <= INTEGER_MAX):
             return f"{name} cannot be {value!r:.60}"
     return ""

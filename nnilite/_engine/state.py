@@ -43,7 +43,7 @@ class State:
         # Seconds in which this manager could receive reports. The silence of a trial is measured in them, not in time.
         self.lived = 0.0
         self.next_parameter_id = snapshot.next_parameter_id
-        # Whether the tuner is there, is being asked for parameters, and has none left to propose.
+        # Of the tuner: whether it runs, is being asked for parameters, and has none left to propose.
         self.ready = self.asking = self.exhausted = False
         # Whether the tuner wants intermediate results. Until it is ready, this is unknown, and they are kept for it.
         self.hears = True

@@ -63,7 +63,7 @@ def read() -> PagePreferences:
         given = document.fields.get(name, {})
         if not isinstance(given, dict) or not all(map(is_whole, given.values())):
             raise document.wrong(name, "an object of chosen columns" if name == "columns" else "an object of views")
-        part.update(given)  # as the line above has checked
+        part.update(given)  # of the types that the line above has checked
     return preferences
 
 

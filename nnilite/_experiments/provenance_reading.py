@@ -26,7 +26,7 @@ def read_starts(directory: Path) -> list[dict[str, Json]]:
     return starts
 
 
-_APART = ("time", "environment")  # they differ by themselves
+_APART = ("time", "environment")  # they differ between any two starts
 _SHOWN = 16  # digits of a hash
 
 

@@ -78,7 +78,7 @@ class RegistryEntry:
     # What Microsoft NNI left of it, if NNI has made it. `directory` is then the nnilite folder that represents it.
     origin: NniExperiment | None = None
     remarks: Remarks = NO_REMARKS  # what people wrote; `name` is theirs if they renamed it
-    search: bool = False  # a Python program makes it, and no manager
+    search: bool = False  # a Search in a Python program, without a manager
 
     @property
     def is_running(self) -> bool:

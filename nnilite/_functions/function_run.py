@@ -159,7 +159,7 @@ class FunctionRun:
         self.entry = entry
         self.client = client
         self._ended = ended
-        # A trial may have ended since then, before this program has come so far.
+        # Trials that have ended since `began`, before this program came here, count as new.
         before = (one for one in client.trials() if TrialState(one["state"]).ended and (one["ended"] or 0) < began)
         self._known = {one["id"] for one in before}
         self._succeeded = False

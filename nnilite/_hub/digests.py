@@ -132,7 +132,7 @@ class _ManagerAsker:
         """Ask this manager later. Raises: RuntimeError if this is closed, or no thread can be started now."""
         if self._closed:
             raise RuntimeError("no manager is asked any more")
-        if self._thread is None or not self._thread.is_alive():  # an error such as a lack of memory has ended it
+        if self._thread is None or not self._thread.is_alive():  # also after an error has ended it
             thread = threading.Thread(target=self._work, name="digests of managers", daemon=True)
             thread.start()
             self._thread = thread

@@ -32,7 +32,7 @@ SHELL_WORDS = frozenset(_WORDS.split())
 _OUT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC  # append, since the cap may cut the file
 _MAX_PROBLEM_BYTES = 4096
 _MOST_FILES = 1024
-# By process id, until their ends are known, since one that is forgotten is waited for by `subprocess` itself.
+# By process id, until they have ended: `subprocess` itself waits for a process that nobody references.
 _children: Dict[int, subprocess.Popen[bytes]] = {}
 # What the machine lacks. All else that the system refuses (no such program, too long a command) is the command's fault.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENODEV, errno.ETIMEDOUT)

@@ -166,7 +166,7 @@ class ElasticFirstNode(NodeRun):
     def _read_reports(self) -> None:
         try:
             kinds = [report.kind for report in self._reports.read(_MOST_REPORTS, _MOST_BYTES)]
-        except OSError:  # they are read later
+        except OSError:  # the next look reads them
             kinds = []
         self._has_just_reported = bool(kinds)
         self._has_result = self._has_result or FINAL in kinds

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 MOST_KILLS = 3
 """How often processes of one node may be killed, until it is left out."""
 
-_AWAY_S = 10.0  # how long a node may be without a connection, which it has closed, or its kernel
-_DOUBT_S = 10.0  # silence of a node that explains why processes fail
-_ROOM_S = 60.0  # how long a full disk is waited for when all ranks have ended
+_AWAY_S = 10.0  # how long a node may be disconnected after it, or its kernel, closed the connection
+_DOUBT_S = 10.0  # a node that is silent for so long may be why processes fail
+_ROOM_S = 60.0  # how long to wait for room on a full disk when all ranks have ended
 _KILLED = (-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 
 
@@ -40,7 +40,7 @@ class _GroupNode:
         self.silent_s = 0.0
         self.away_s = 0.0  # without a connection
         self.unended_s = 0.0  # since it was to end its processes
-        self.place = 0  # its number in the layout of this start; 0: it has no part in it
+        self.place = 0  # its number in the layout of this start; 0: it is not part of it
         self.is_done = False  # its processes have ended, and their output is here
         self.kills = 0
         self.room_until = 0.0

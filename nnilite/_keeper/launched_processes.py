@@ -40,7 +40,7 @@ class LaunchedProcesses(NodeProcesses):
         super().__init__(plan, folder)
         self._here = Folder(folder)
         self._hosts: Dict[int, str] = {}
-        self._owners: Dict[int, Dict[str, Any]] = {}  # the processes that stand for ranks, by rank
+        self._owners: Dict[int, Dict[str, Any]] = {}  # the process that represents a rank, by rank
         self._pids: Dict[int, int] = {}
         self._changed: List[Dict[str, Any]] = []  # records since the last `reap`
         self._signaled: List[int] = []  # ranks that were sent a signal, so that their ends are no failures
@@ -166,7 +166,7 @@ class LaunchedProcesses(NodeProcesses):
             gone = rank in self._owners and not process.is_running(self._owners[rank])
             note = self._here.read("launched/{}".format(rank))
             if note is None or not _is_record(note):
-                continue  # the trial may have written to it
+                continue  # the trial may have written anything to it
             if rank not in self.records:
                 self._note_start(rank, note)
                 self._changed.append(self.records[rank])

@@ -119,7 +119,7 @@ class RestLink:
         headers = {
             "Authorization": self._session.authorization(method, path, body or b""),
             "Content-Type": "application/json",
-            "X-Nnilite-Job": self._spec.job,  # the job of the token, which the path of a download does not have
+            "X-Nnilite-Job": self._spec.job,  # the token's job, which the path of a download does not name
         }
         connection.request(method, self._find_base_path() + path, body, headers)
         return connection.getresponse()

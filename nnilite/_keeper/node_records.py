@@ -24,7 +24,7 @@ _MOST_EARLIER = 2000
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # the trial may have put a pipe there
 _NOT_KEPT = ("lines", "age_s")  # fields that a node reports for a rank and that are not kept
 _MOST_CHARS, _MOST_LINES_CHARS = 1000, 100_000
-_MORE_BYTES = 500  # by which the record of a rank may grow: its state, exit code, reason and time
+_MORE_BYTES = 500  # how much the record of a rank may grow: by its state, exit code, reason and time
 
 
 def check_record(message: Any, layout: Layout, node: Optional[int]) -> Dict[str, Any]:

@@ -33,7 +33,7 @@ LOST_S = 75.0
 """Silence after which a node counts as lost."""
 
 BEAT_S = 3.0
-_LATE_S = 10.0  # beyond the grace, for the other nodes to tell their ends
+_LATE_S = 10.0  # after the grace period, for the other nodes to report their ends
 _PAUSE_S = 0.25
 
 
@@ -62,7 +62,7 @@ class NodeRun:
         self.is_ended_by_first_node = False  # the node process knows the reason
         self.lived_s = 0.0  # without the time in which this program was stopped
         self._kill_at: Optional[float] = None
-        self._stopped_by: Optional[float] = None  # when processes that others are to follow are killed
+        self._stopped_by: Optional[float] = None  # when to kill the processes whose end the other nodes follow
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         os.set_blocking(self._reader, False)

@@ -141,7 +141,7 @@ class OtherNode(NodeRun):
 
         Return whether the first node has all. Raises: LinkBroken.
         """
-        if self._sent is None:  # messages under way when a connection broke may be lost
+        if self._sent is None:  # messages in flight when a connection broke may be lost
             return False
         states = self.processes.command_states()
         whole = [self._send_one(_OF_RANK, rank, output, over) for rank, output in self.processes.logs.items()]

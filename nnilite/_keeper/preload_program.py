@@ -109,7 +109,7 @@ class _ProcessTexts:
         line = b"\0".join(map(os.fsencode, words))[: self._line_size - 1]
         memory = os.open("/proc/self/mem", os.O_WRONLY | os.O_CLOEXEC)
         try:
-            # What was shown before is longer at first, when it is all of what this process was given.
+            # The first time, the text before it is longer: all that this process was started with.
             os.pwrite(memory, line.ljust(self._shown, b"\0"), self._line)
             self._shown = len(line)
             for name, value in marks.items():

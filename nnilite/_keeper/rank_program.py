@@ -112,7 +112,7 @@ class _Rank:
             stdout=out,
             stderr=err,
             close_fds=False,  # MPICH talks to its ranks through a file that they inherit
-            start_new_session=True,  # which is what a node can signal
+            start_new_session=True,  # a session of its own, which the node can signal
         )
         record = {"node": self._node, "started": started, "pid": self._child.pid, "own": process.identity(os.getpid())}
         name = "launched/{}".format(self._rank)

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from .process import stat_of
 
 EVERY_S = 10.0
-_COST_PART = 1000.0  # looking takes a thousandth of one processor at most, however many processes a trial has
+_COST_PART = 1000.0  # looking takes at most a thousandth of a processor, however many processes a trial has
 
 
 class TrialMeter:

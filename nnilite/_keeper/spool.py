@@ -158,7 +158,7 @@ class SpoolReader:
         self._junk_bytes += max(len(line), _JUNK_OF_A_LINE)
         if self._junk_bytes > _MAX_JUNK_BYTES:
             self.given_up = True
-            if not self.unreadable:  # empty lines are ignored, but not without end
+            if not self.unreadable:  # empty lines are ignored, up to a limit
                 self._refuse(line)
 
     def _refuse(self, line: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# All of it is imported before the trial starts: while it runs there may be no file descriptor for a module.
+# All modules are imported before the trial starts: later there may be no file descriptor left to open one.
 import base64
 import json
 import sys

@@ -125,7 +125,7 @@ class ManagerRun:
         """Open all parts, so that faults are reported before anything runs. Raises: NniliteError, also if stopped."""
 
         async def both() -> None:
-            # Both start processes, which load what they need at the same time.
+            # Both start processes, which then load their modules at the same time.
             engine = self._parts.engine
             opened = [
                 asyncio.create_task(self._parts.tuner.open(engine.rules.calls)),
@@ -164,7 +164,7 @@ class ManagerRun:
                 task.result()
         finally:
             await end_tasks([*works, *watches], CLEANUP_S)
-            # They come last, since what the end of the experiment has stored is theirs, too.
+            # They end last, since they also get what is stored at the end of the experiment.
             over.set()
             await asyncio.gather(*beside)
             await end_tasks([limiting], CLEANUP_S)

@@ -44,7 +44,7 @@ from nnilite.units import HIDDEN
 
 log = logging.getLogger(__name__)
 
-_AFTER_S = 1.0  # the first trials start before anything is looked at
+_AFTER_S = 1.0  # leaves the start of the first trials undisturbed
 _END_S = 3.0  # how long a manager that ends waits for it
 _HASHING_S = 60.0
 _PROGRAM_S = 10.0
@@ -228,7 +228,7 @@ def _gpus() -> list[Json]:
 
 def _output(command: list[str], most: int, environment: dict[str, str] | None = None) -> str | None:
     """Return the first bytes that a program prints, as text; None if it is missing, fails, or takes too long."""
-    if shutil.which("timeout"):  # a manager that ends meanwhile leaves the program behind
+    if shutil.which("timeout"):  # else the program would outlive a manager that ends meanwhile
         command = ["timeout", "-s", "KILL", str(math.ceil(_PROGRAM_S) + 1), *command]
     try:
         with subprocess.Popen(

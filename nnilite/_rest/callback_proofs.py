@@ -25,7 +25,7 @@ class SignedRequest:
 
     token: str
     mine: str  # the keeper's nonce
-    theirs: str  # the manager's
+    theirs: str  # the manager's nonce
     count: int
     content: str  # the digest that the body must have
 

@@ -105,7 +105,7 @@ async def send_file(handler: BaseHandler, path: Path, media: str) -> None:
     file = await asyncio.to_thread(open_inside, path.parent, path.name)
 
     async def make(size: int) -> str:
-        # Another file than that of this answer, which ends when its reader goes.
+        # Opened once more, as the file of this answer is closed when its reader goes.
         with await asyncio.to_thread(open_inside, path.parent, path.name) as own:
             return await _digest(own, path.parent, size)
 

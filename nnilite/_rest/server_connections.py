@@ -48,7 +48,7 @@ UNPROVEN_MOST = 256
 """How many connections may be open that have not proven who they are, besides half as many with a valid head."""
 
 _UNPROVEN_READ_BYTES = 4096  # a head is rarely larger; what is read beyond it lies in memory meanwhile
-_READ_BYTES = 65536  # tornado's own
+_READ_BYTES = 65536  # tornado's default
 _LEAST = 16  # connections accepted whatever else the process has open
 _PAUSE_S = 0.1
 _TELL_EVERY_S = 60.0

@@ -137,7 +137,7 @@ def hold_interrupts(again: bool = True) -> Iterator[None]:
         yield
     if not again:
         came.pop(signal.SIGINT, None)
-    with contextlib.ExitStack() as held:  # one that raises does not keep the others from their turn
+    with contextlib.ExitStack() as held:  # a handler that raises does not keep the others from being called
         for missed in came:
             held.callback(signal.raise_signal, missed)
 

@@ -27,7 +27,7 @@ def delete(entry: RegistryEntry) -> None:
     look like one; OSError.
     """
     check_stopped(entry, "deleted")
-    if not is_folder(entry.directory):  # it is gone, or its place is unknown
+    if not is_folder(entry.directory):  # it is gone, or where it is is unknown
         registry.remove(entry.id)
         return
     if entry.directory.is_symlink() or entry.directory.name != entry.id:

@@ -130,7 +130,7 @@ class Journal:
             try:
                 yield news
             except BaseException:
-                # A signal may have ended the turn at any line. So what it has written is news to the next one.
+                # A signal may have ended this turn at any line, so the next turn reads again what this one has written.
                 self._seen = SharedCursor(now.revision, self._seen.call, now.metric)
                 raise
             self._look_busy()
@@ -249,7 +249,7 @@ class Journal:
     def _use(self) -> SharedStore:
         if self._store is None:
             self._store = store = SharedStore.open(self.folder / FILE_NAME)
-            weakref.finalize(self, store.close)  # a program need not end a search that it does not use any more
+            weakref.finalize(self, store.close)  # programs need not close a search that they no longer use
         return self._store
 
     @contextlib.contextmanager

@@ -30,7 +30,7 @@ def run_program(program: Callable[[], int]) -> None:
     atexit.register(end)  # handlers registered first are called last
     # A program that ignores this signal hands that on, and then the system tells nobody how a command has ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # One that blocks signals, to wait for them, hands that on, too, and then SIGTERM would end nothing.
+    # A program that blocks signals, to wait for them, passes its mask on; SIGTERM would then have no effect here.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
         status = program()

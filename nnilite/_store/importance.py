@@ -122,7 +122,7 @@ def _compute_shares(
     """Return the share of each parameter, largest first, by the trials at these places."""
     import optuna
 
-    # Of all trials, since a sample may lack the ends of a range.
+    # From all trials, since a sample may miss the ends of a range.
     distributions = {name: distribution(values) for name, values in known.items()}
     study = optuna.create_study(direction=optuna.study.StudyDirection[direction.upper()])
     study.add_trials(

@@ -264,7 +264,7 @@ def _keep_to_this_process(link: socket.socket) -> None:
     os.set_inheritable(file, False)
 
     def forked() -> None:
-        # The number stays in use: if the file were closed, another one could get it, and be written to.
+        # The descriptor stays open: if it were closed, another file could get its number, and be written to.
         try:
             nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             os.dup2(nothing, file, inheritable=False)

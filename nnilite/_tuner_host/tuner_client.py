@@ -172,7 +172,7 @@ class TunerHost:
         if not (committed and self._revived):
             await self._end()
             return
-        while self._answered < self._sent:  # calls whose caller was cancelled
+        while self._answered < self._sent:  # skip answers to calls whose caller was cancelled
             with contextlib.suppress(_Broken, TunerError):
                 await self._line("a call", _CLOSE_TIMEOUT_S)
         with contextlib.suppress(_Broken, TunerError):

@@ -37,7 +37,7 @@ def assemble_view(directory: Path, config: CheckedConfig, store: Store, token: s
             token,
         )
     progress = _progress(config, history, maximize)
-    # Whoever assembles this has seen that no manager runs.
+    # The caller has checked that no manager runs.
     if progress.state not in _OVER:
         progress = replace(progress, reason=registry.explain_lost_manager(directory.name))
     return Viewer(about, progress, reader, token)

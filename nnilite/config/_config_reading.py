@@ -82,7 +82,7 @@ class At:
         place = source.place(self.path)
         if error.place.field:
             path = (*self.path, *_split(error.place.field))
-            # A field that the section has from the top level of an older file is there.
+            # The section may have the field from the top level of an older file: errors name that place.
             own = path if path in source.origins or path[-1:] not in source.origins else path[-1:]
             place = source.place(own)
             if not source.has_section_of(own):

@@ -90,7 +90,7 @@ def _text(value: Any) -> str:
         if any(" " in word.strip() for word in words):
             raise ValueError(f"must be one text, not a list; join commands by &&, as in {' && '.join(words)}")
         command = shlex.join(words)
-        # Words with a dot, a slash or a dash are those of a command, and few names of partitions, queues or users.
+        # Words with a dot, a slash or a dash look like a command; names of partitions, queues and users rarely do.
         cure = (
             command if re.search(r"[./-]", command) else f"{','.join(words)} for several names, {command} for a command"
         )

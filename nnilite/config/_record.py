@@ -82,7 +82,7 @@ class Record(FieldKind):
         """The fields, in order. They are looked up at first use, as a dataclass may contain itself."""
         if self._entries is None:
             hints = typing.get_type_hints(self.cls, include_extras=True)
-            # What a class computes by itself is not for people to set.
+            # Fields that a class computes itself cannot be set.
             fields = [field for field in dataclasses.fields(self.cls) if field.init]
             entries = tuple(_entry(field, hints[field.name]) for field in fields)
             for entry in entries:

@@ -258,7 +258,7 @@ class _V1Converter:
             places += [f"machineList[0].{old}" for old in MACHINE]
         known = (str(part) for old in self._known() for part in old)
         leftovers = Leftovers(places, known, platforms)
-        found: dict[str, None] = {}  # without effect, each once, even if it is a list of fields
+        found: dict[str, None] = {}  # fields without effect, each once, even if it is in each item of a list
         for path in list_leaves(self.old):
             if any(path[: len(taken)] == taken for taken in self.taken) or self._is_empty_section(path):
                 continue

@@ -93,7 +93,7 @@ class Leftovers:
         where, name = masked_text(dotted(path)), normalize_name(str(path[-1]))
         section = normalize_name(str(path[0]))
         right = [place for place in self._places if normalize_name(place.rpartition(".")[2]) == name]
-        # What is not in the section of a tuner is hardly meant for it.
+        # A field outside a tuner's section is unlikely to be meant for the tuner.
         right = [place for place in right if not place.startswith(("tuner.", "advisor."))] or right
         own = section in self._own_sections and len(path) > 1
         if name == "gpunum" and section in _ALGORITHMS:

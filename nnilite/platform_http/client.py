@@ -82,7 +82,7 @@ class HttpRequest:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     repeat: bool = False  # it may be sent twice though its method does not say so
     anonymous: bool = False  # without the credential
-    timeout_s: float | None = None  # for one try; the config's, if None
+    timeout_s: float | None = None  # for one try; None: the config's
     patience_s: float = 40.0  # for all tries; the engine gives up a call after 60 s
     max_bytes: int = 64_000_000  # limit for the answer
     status_suffices: bool = False  # do not read the content of an answer with a status under 300
@@ -269,7 +269,7 @@ class PlatformHttp:
                 if time.monotonic() > sending.deadline:
                     raise _NoAnswer(self._make_outage(request, "has not finished its answer in time"))
         except (_NoAnswer, requests.RequestException, urllib3.exceptions.HTTPError, OSError):
-            # The status of a refusal says what it is. Of its content only the words for people are lost.
+            # The status of a refusal is enough; without its content only the platform's message is lost.
             if status < 300:
                 raise
         return HttpAnswer(status, response.headers, bytes(content), self._place(request))
@@ -358,7 +358,7 @@ def _checked(name: str, address: str) -> str:
     try:
         parts = urlsplit(address)
         is_web = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none, or half of an address of IPv6
+    except ValueError:  # an invalid port, or half of an IPv6 address
         is_web = False
     if not is_web or parts.query or parts.fragment:
         raise ConfigError(f"{redact(address)!r} is not an address of {name}; write it as https://host:port/path")

@@ -39,7 +39,7 @@ def need_module(name: str) -> None:
 
     Raises: ModuleNotFoundError, from which the user learns what to install.
     """
-    with suppress(ModuleNotFoundError):  # a package around it is missing
+    with suppress(ModuleNotFoundError):  # its parent package is missing
         if find_spec(name) is not None:
             return
     raise ModuleNotFoundError(f"No module named {name!r}", name=name)

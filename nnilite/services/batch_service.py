@@ -118,7 +118,7 @@ class BatchService(TrainingService, Generic[ApiT, JobT]):
         try:
             await self.log_in(self._client)
             if await self.jobs():
-                # Existing trials must be watched, whatever has changed since they began.
+                # Existing trials must be watched, even where no new one could start any more.
                 await self.take_over(self._client)
             else:
                 await self.check_trials(self._client)

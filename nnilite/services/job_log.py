@@ -31,7 +31,7 @@ __all__ = ["JobLog"]
 _MARK = MARK.encode()
 _KEPT_BYTES = 16_000_000
 _OVERLAP_BYTES = 4096
-_LONGEST_LINE_BYTES = 4_000_000  # a keeper's events are shorter
+_LONGEST_LINE_BYTES = 4_000_000  # no event of a keeper is longer
 _AT_ONCE_BYTES = 100_000  # so much is parsed without a thread of its own
 
 
@@ -53,7 +53,7 @@ class JobLog(ABC):
         self._whole: dict[str, tuple[int, bytes]] = {}  # how much of each part is known, and the end of that
         self._fresh: list[KeeperEvent] = []
         self._marked: list[bytes] = []  # lines of the keeper that are not parsed yet
-        self._sharing = threading.Lock()  # of these two lists, with the thread that parses
+        self._sharing = threading.Lock()  # guards both lists, which the parsing thread uses, too
         self._reading = asyncio.Lock()
 
     @property

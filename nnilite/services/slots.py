@@ -183,7 +183,7 @@ class _SlotFiles:
         there: Dict[str, _Part] = {}
         for name in os.listdir(str(self._place)):
             if name.endswith(".json") and name != self._own:
-                with contextlib.suppress(FileNotFoundError):  # its experiment has left between these lines
+                with contextlib.suppress(FileNotFoundError):  # its experiment has just left
                     there[name] = self._part(name)
         for name in set(self._known) - set(there):
             del self._known[name]

@@ -119,7 +119,7 @@ def _parts_of_call(call: ast.Call) -> dict[str, Json] | None:
         lists = [one for one in values if isinstance(one, (list, tuple))]
         return {"value": lists[0] if lists else values, **parts}
     names = ("mean", "deviation", "q") if "normal" in kind else ("low", "high", "q")
-    numbers = [one for one in values if not isinstance(one, str)]  # a label may stand in front
+    numbers = [one for one in values if not isinstance(one, str)]  # the first argument may be a label
     if function == "range" and all(isinstance(one, int) for one in (*numbers, parts.get("q", 1))):
         return _write_range([*numbers, *([parts["q"]] if "q" in parts else [])])
     return {**parts, **dict(zip(names, numbers, strict=False))}
@@ -148,7 +148,7 @@ def write_distribution(parts: Mapping[str, Json]) -> dict[str, Json] | None:
     bounds = [parts[name] for name in (*names, "q") if name in parts]
     kind = _take_step(kind or "uniform", bounds)
     if kind == "qrandint" and all(type(bound) is int for bound in bounds) and bounds[2] > 0 and bounds[0] % bounds[2]:
-        options = range(bounds[0], bounds[1] + 1, bounds[2])  # 1, 3, 5 are no multiples of the step
+        options = range(bounds[0], bounds[1] + 1, bounds[2])  # such as 1, 3, 5, which are not multiples of the step
         return {"_type": "choice", "_value": list(options)} if len(options) <= MOST_OPTIONS else None
     return {"_type": kind, "_value": _convert_bounds(kind, bounds, parts)}
 

@@ -18,7 +18,7 @@ from nnilite.errors import SpaceError
 
 __all__ = ["FUNCTIONS", "Absent", "compute", "name_of", "parse", "parts", "shortened"]
 
-_MOST_DIGITS = 400  # before the point; no number in between has as many
+_MOST_DIGITS = 400  # before the point; no intermediate number has as many
 
 
 def _rounded(number: Any, digits: Any = None) -> Any:

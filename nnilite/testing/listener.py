@@ -94,7 +94,8 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = 300
-    disable_nagle_algorithm = True  # an answer's head and body are sent one by one: each would cost 40 ms
+    # Head and body are sent separately, and Nagle's algorithm would delay each answer by 40 ms.
+    disable_nagle_algorithm = True
     owner: Any
 
     def body(self) -> bytes:

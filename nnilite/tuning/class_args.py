@@ -82,7 +82,7 @@ def whole_number(name: str, value: Any, low: int | None = None, high: int | None
 
 
 def _unquote(value: Any, *, whole: bool = False) -> str:
-    # `from nnilite import Search` needs no units, whose import takes as long as half a start of Python.
+    # Imported late: `from nnilite import Search` needs no units, and they take half as long as a start of Python.
     from nnilite.units import cure_for_number
 
     return "" if isinstance(value, float) and not whole else cure_for_number(value, whole=whole)

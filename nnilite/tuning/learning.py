@@ -130,7 +130,7 @@ class LearningTuner(Tuner):
         self.points: list[Point] = []
         self._space: SearchSpace | None = None
         self._running: dict[int, Point] = {}
-        self._heard: set[int] = set()  # ids whose result came
+        self._heard: set[int] = set()  # ids whose result has arrived
         self._seen: set[str] = set()  # canonical parameters, where the space is finite
 
     # What a subclass implements

@@ -40,7 +40,7 @@ def main(words: Sequence[str], environment: Mapping[str, str]) -> int:
             sys.stdout.flush()
             return 1
         command += ["--checkpoints", os.path.join(mount, "checkpoints")]
-    # A signal to the group of this process would otherwise reach the keeper twice, and then it does not wait.
+    # Otherwise a signal to this process group would reach the keeper twice, and a second one ends its wait.
     child = subprocess.Popen(command, env=dict(environment, **{RANK: number}), start_new_session=True)
 
     def forward(signal_number: int, frame: Optional[FrameType]) -> None:

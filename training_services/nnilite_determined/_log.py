@@ -16,7 +16,7 @@ class DeterminedLog(JobLog):
         super().__init__()
         self._api = api
         self._number = number
-        self._last = ""  # the time of the last line known
+        self._last = ""  # the time of the last line that was read
         self._same: set[str] = set()  # the lines of that time: Determined may give them again
         self.task = ""
         """The task, once it is known."""

@@ -208,7 +208,7 @@ class Framework(OperatorKind):
     def _make_barrier(self) -> dict[str, Json]:
         mount = {"name": "frameworkbarrier", "mountPath": _BARRIER}
         place = {"name": "NNILITE_BARRIER", "value": _BARRIER}
-        small = {"cpu": "100m", "memory": "64Mi"}  # a quota may want that each container says them
+        small = {"cpu": "100m", "memory": "64Mi"}  # a quota may require them of each container
         waiting: dict[str, Json] = {"name": "frameworkbarrier", "image": self._config.barrier_image}
         waiting.update(volumeMounts=[mount], resources={"requests": small, "limits": small})
         return {

@@ -97,7 +97,7 @@ class Informer:
                 self._answered()
             except ApiError as error:
                 self._fail(error)
-            except Exception as error:  # without its watch, the last state would count for ever
+            except Exception as error:  # the watch must go on, or the last state would count forever
                 log.exception("an internal error in the watch of %s, which continues", self._place[0].plural)
                 self._fail(ApiError(f"an internal error: {error!r}"))
             self._closed.wait(begun + _ROUND_S - time.monotonic())

@@ -28,7 +28,7 @@ class OperatorKind(ABC):
 
     resource: Resource
     owned: tuple[Resource, ...] = ()  # kinds of its companion objects
-    needs: tuple[tuple[Resource, str], ...] = ()  # further rights: a resource and a verb
+    needs: tuple[tuple[Resource, str], ...] = ()  # further permissions: a resource and a verb
     dashes = True  # whether names may have dashes
     pod_end_counts = True  # the trial has ended when its reporting pod has; else its object alone tells
     logs_stay = True  # the logs of ended pods can be read; else keepers stay until they have delivered all

@@ -19,7 +19,7 @@ from nnilite.records import KeeperEvent, Output
 from nnilite.services.keeper_folder import MARK, read_log
 from nnilite_kubernetes._api import ApiError, Cluster, LogStream
 
-EVENT = MARK.encode()  # what lines begin with by which keepers tell events
+EVENT = MARK.encode()  # the prefix of lines with which keepers report events
 _KEPT_BYTES = 16_000_000
 _FOLLOW_S = 3.0  # at the earliest so long after a log was begun to be followed it is tried again
 _LAST_LINES_S = 10.0  # time limit for the last lines of an ended container

@@ -386,7 +386,7 @@ def _volumes(name: str, setup: PodSetup) -> list[dict[str, Json]]:
     items = [{"key": key, "path": key} for key in ("spec", "callback", "keeper", "code")]
     job_files: dict[str, Json] = {"secretName": name}
     if storage is not None and storage.azure_key:
-        job_files.update(items=items, optional=True)  # not the account's key; some of these may not be there
+        job_files.update(items=items, optional=True)  # without the account's key; some of these may be missing
     work = storage.volume(name) if storage is not None else {"emptyDir": {}}
     found: list[dict[str, Json]] = [{"name": "nnilite-job", "secret": job_files}, {"name": "nnilite-work", **work}]
     if setup.shm_mb:

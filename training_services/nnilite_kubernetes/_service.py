@@ -115,7 +115,7 @@ class ClusterService(TrainingService):
     def _check(self) -> None:
         try:
             cluster = self._connect()
-        except ConfigError as error:  # what a dry run prints may be for another machine
+        except ConfigError as error:  # a dry run may be meant for another machine
             raise ServiceError(str(error)) from error
         try:
             with _blame_login():

@@ -174,7 +174,8 @@ def _judge_by_object(facts: Facts, outcome: ObjectOutcome) -> JobStatus:
         return JobStatus(JobState.CANCELED, "canceled")
     if outcome.state is JobState.SUCCEEDED:
         return JobStatus(JobState.SUCCEEDED, exit_code=0)
-    pods = sorted(facts.pods, key=lambda pod: not disruption(pod))  # others fail because one was taken away
+    # Disrupted pods first: the others fail because of them.
+    pods = sorted(facts.pods, key=lambda pod: not disruption(pod))
     for pod in pods:
         end = judge_pod_end(pod, _name_container(pod, facts.roles))
         if end is not None and end.state not in (JobState.SUCCEEDED, JobState.CANCELED):

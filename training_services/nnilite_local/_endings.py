@@ -43,7 +43,7 @@ class Endings:
         self._keepers = keepers
         self._watch = watch
         self._host = host
-        # Jobs that were told to end, and are not known to have.
+        # Jobs that were told to end, and are not known to have ended.
         self._asked: dict[str, tuple[AttemptFolder, Handle]] = {}
         self._overdue: set[str] = set()  # jobs among them whose grace is over
         self._tasks: dict[str, asyncio.Task[None]] = {}

@@ -157,11 +157,11 @@ class GpuAllocator:
         self._own = {pid for pid in seen if self._is_own(pid)}
 
     def _is_own(self, pid: int) -> bool:
-        import psutil  # who has no GPUs does not wait for it
+        import psutil  # imported late: machines without GPUs do not need it
 
         try:
             return psutil.Process(pid).environ().get("NNI_EXP_ID") == self._experiment
-        except psutil.NoSuchProcess:  # also a zombie
+        except psutil.NoSuchProcess:  # includes zombies
             return pid in self._own
         except psutil.Error:
             return False

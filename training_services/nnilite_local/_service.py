@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 _ANOTHER = "another"  # in a handle: the job was found, and its keeper may be of any fork server
 _MOST_EARLIER = 10
-# A keeper has told how its trial ended before it leaves, as a rule: so long the manager takes to act on that.
+# A keeper usually reports how its trial ended before it exits; the manager takes so long to act on that.
 _END_REPORT_S = 0.2
 
 
@@ -251,7 +251,7 @@ class LocalService(TrainingService):
         """
         folder, job = folder_of(handle), str(handle["job"])
         await _free(job, self._gpus, self._slots)
-        self._at_work.discard(job)  # the last job of all is polled no more
+        self._at_work.discard(job)  # the very last job is not polled again
         self._just_left.discard(job)
         asked = job in self._removed
         self._removed.add(job)

@@ -23,7 +23,7 @@ TASK_VERSION = 1
 QUIET_S = 8.0
 """Some beats: after this time, what a worker has reported is old."""
 
-_MOST_LABELS = 1000  # limit for one worker
+_MOST_LABELS = 1000  # of one worker
 _MOST_REASON = 4000  # characters
 UP, DRAINING, UNHEALTHY = "up", "draining", "unhealthy"
 

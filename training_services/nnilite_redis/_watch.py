@@ -43,7 +43,7 @@ class PoolWatch:
         self._pool = pool
         self._config = config
         self._experiment = experiment
-        self.terms = SlotTerms(config.max_slots, config.priority)  # may be set while trials wait and run
+        self.terms = SlotTerms(config.max_slots, config.priority)  # may change while trials wait and run
         self._sent_terms: SlotTerms | None = None
         self._queue = queue
         self._silence = Silence()

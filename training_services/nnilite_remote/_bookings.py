@@ -82,7 +82,7 @@ class Bookings:
             return
         try:
             self._save(left)
-        # An old booking in the file does no harm: the job is never submitted again, or freed again after a restart.
+        # An old booking in the file does no harm: the job is never submitted again, and a restart frees it again.
         except ServiceError as error:
             log.warning("%s", error)
             self._bookings = left

@@ -20,7 +20,7 @@ class BatchTuner(Tuner):
     def __init__(self) -> None:
         self._accept_customized_trials()
         self._sets: list[Json] = []
-        self._done: set[str] = set()  # proposed, imported or customised
+        self._done: set[str] = set()  # proposed, imported or added by the user
 
     def update_search_space(self, search_space: Any) -> None:
         self._sets = _read_parameter_sets(search_space)

@@ -84,7 +84,7 @@ class PBTTuner(LearningTuner):
         epochs = [place[0] for point in self.points if (place := _place(point)) is not None]
         # Leave a new folder, so that new members do not find checkpoints of an earlier space.
         self._begin = max(epochs, default=-1) + 1
-        self._seeds: list[Point] = []  # imported or customised results, to begin members with
+        self._seeds: list[Point] = []  # imported or custom results, with which members begin
 
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
         if len(self._members) < self._size:

@@ -23,7 +23,7 @@ from nnilite_optuna._tpe import TPETuner
 
 log = logging.getLogger(__name__)
 
-_MOST_MODELLED = 300  # results; the process of more costs more than it gains
+_MOST_MODELLED = 300  # results; with more, a Gaussian process costs more than it gains
 _MOST_PARAMETERS = 40  # with more, the distances on which the process depends say little
 _MOST_OBJECTIVES = 4  # with more, nearly all points are on the front
 

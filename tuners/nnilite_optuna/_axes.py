@@ -24,7 +24,7 @@ from nnilite.space import Flat, Key, Parameter, ParameterKind, SearchSpace
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
-_TAIL = 1e-9  # quantiles this near to 0 and 1 are left out: the normal types have no end
+_TAIL = 1e-9  # quantiles this close to 0 and 1 are left out: the normal types are unbounded
 
 
 @dataclass(frozen=True)

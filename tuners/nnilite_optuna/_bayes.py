@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _FAR, _NEAR = 700, 300  # candidates of a proposal: anywhere, and near the best results
 _ROUNDS, _AROUND = 6, 120  # local search around the best candidates
-_LEADERS = 6  # around which the search goes on
+_LEADERS = 6  # the best points, around which candidates are drawn
 _MOST_CHECKED = 200  # against constraints, each time
 _PRIOR_WEIGHT = 8.0  # results after which the logarithm of the prior counts as much as that of the improvement
 _STRAYS_EACH = 3  # how many proposals have one at random, in a space with branches
@@ -67,7 +67,8 @@ class BayesTuner(LearningTuner):
     def _closed(self, point: Point) -> None:
         row = self._posterior.learn(point)
         if point.state is PointState.FAILED and self._posterior.is_new_failure(row):
-            self._seen.discard(canonical(point.parameters))  # it may have been bad luck: a second chance
+            # The failure may have been bad luck, so the point gets a second chance.
+            self._seen.discard(canonical(point.parameters))
 
     def _suggest(self, parameter_id: int, rng: random.Random) -> Json:
         import numpy as np

@@ -35,7 +35,7 @@ class Posterior:
         self._ended: list[Point] = []
         self._rows: list[Vector] = []
         self._failed: list[Vector] = []
-        self._failures: Counter[bytes] = Counter()  # per row
+        self._failures: Counter[bytes] = Counter()  # by row
         self._plain: dict[int, tuple[int, Fit]] = {}  # of objectives, to so many results: with the losses as they are
         self._fits: dict[int, tuple[int, Fit]] = {}  # likewise: the likelier one of this and that with bent losses
         self._limit_fit: tuple[int, list[KernelParameters]] | None = None  # likewise, of each result constraint

@@ -211,7 +211,7 @@ class SuccessiveHalvingAssessor(StepAssessor[_Rungs]):
         rung = self._rungs[len(trial.values)]
         trial.values.append(value)
         insort(rung, value)
-        # Of fewer than eta trials the best one passes.
+        # With fewer than eta trials, the best one passes.
         return len(rung) > self._bootstrap and value >= rung[-max(1, len(rung) // self._eta)]
 
     def _complete(self, trial: _Rungs) -> None:

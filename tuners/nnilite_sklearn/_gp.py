@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nnilite.tuning.cube import Matrix, Vector
     from nnilite_sklearn._gaussian import GaussianProcess
 
-_REFINED = 4  # the best candidates, which are moved uphill
+_REFINED = 4  # the best candidates, from which the search climbs uphill
 _ROUNDS = 6  # of moves along numbers and through finite columns
 
 

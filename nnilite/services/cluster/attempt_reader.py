@@ -14,7 +14,7 @@ from nnilite.services.cluster.shared_folder import SharedFolder
 from nnilite.services.keeper_folder import SpoolCopy, read_events
 
 GROWING = (".nni/metrics", "trial.stdout", "trial.stderr")
-_MOST_BYTES = 4 << 20  # at once, of each file
+_MOST_BYTES = 4 << 20  # per file and look
 
 
 class AttemptReader:

@@ -21,7 +21,7 @@ def spec_of(job: Job, root: str, callback: str | None, archive: str, time_limit:
     more: dict[str, Json] = {"callback": None, "report": "rest", "send_output": False}
     if callback is not None:
         more = {"callback": callback, "callback_file": f"{root}/{job.experiment}/callback", "send_output": True}
-        # What an unreachable manager does not take stays in the folder, and the node is free for others.
+        # What cannot be delivered in this time stays in the folder, so that the node is free for others.
         more["linger_s"] = min(_LINGER_S, job.spec.get("linger_s") or _LINGER_S)
     if job.spec.get("checkpoint_dir"):
         more["checkpoint_dir"] = f"{root}/{job.experiment}/checkpoints/{job.trial}"

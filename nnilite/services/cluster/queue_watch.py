@@ -41,7 +41,7 @@ class QueueWatch:
     signs: frozenset[str] = frozenset()
     sizes: dict[str, int] = field(default_factory=dict)  # sizes of growing files
     canceled: bool = False
-    had_begun: bool = False  # before the scheduler was asked last
+    had_begun: bool = False  # whether the trial had begun before the scheduler was last asked
     is_end_reported: bool = False  # a later cancellation takes nothing of that back
     since: FirstSeen = field(default_factory=FirstSeen)
 

@@ -73,7 +73,7 @@ class WorkerAttempt:
         self._keeper: subprocess.Popen[bytes] | None = None
         self._delivery: subprocess.Popen[bytes] | None = None
         self._delivery_until = 0.0
-        self._leave_by = 0.0  # when a keeper that still delivers is killed
+        self._leave_by = 0.0  # when to kill a keeper that still delivers
         self._last: dict[str, Json] = {}
         self._asked_at: float | None = None  # when this worker has told it to end for the first time
         self._killed_deaf = False
@@ -201,7 +201,7 @@ class WorkerAttempt:
         """Return whether its command has ended, or will never start: it holds no processor any more."""
         if self.ended:
             return True
-        with contextlib.suppress(OSError):  # a disk in trouble does not tell
+        with contextlib.suppress(OSError):  # a failing disk does not say
             return bool(_looks.look(str(self.path), "", lambda: self._folder.read_end() is not None))
         return False
 

@@ -32,7 +32,7 @@ class FileCache:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._locks: dict[str, asyncio.Lock] = {}
-        self._storage_from_s = 0.0  # the shared storage is not asked before
+        self._storage_from_s = 0.0  # not to ask the shared storage before this time
 
     def place(self, name: str) -> Path:
         return self._folder / name

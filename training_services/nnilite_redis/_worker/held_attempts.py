@@ -56,7 +56,7 @@ class HeldAttempts:
         try:
             self.write_leases()
         except OSError:
-            # Redis keeps the entry of a job that was not begun, so that it is begun at a later look.
+            # Redis keeps the entry of a job that was not begun, so a later look begins it.
             del self.attempts[attempt.name], self.lease[attempt.name]
             raise
 

@@ -33,7 +33,7 @@ def trace(folder: str, trial: str) -> dict[str, Any]:
     place, brought = _place(folder, trial), _read_brought(folder, trial)
     trials = os.path.join(folder, "trials", trial)
     there = os.listdir(trials) if is_folder_there(trials) else []
-    # Those of further nodes are named "0.1"; what is saved is that of first nodes.
+    # Attempts of further nodes are named "0.1"; only those of first nodes have saved checkpoints.
     numbers = {name: int(head) for name in there if (head := name.partition(".")[0]).isdecimal()}
     attempt = max(numbers.values(), default=None)
     firsts = [number for name, number in numbers.items() if name.isdecimal()]

@@ -47,7 +47,7 @@ class _ReportCaller:
         self.connection = connection
         self.data = b""
         self.job = ""  # whose long line it is sending, once that is proven
-        self.waits = False  # for the manager's answer
+        self.waits = False  # whether it waits for the manager's answer
         self.proven = False  # it has had an answer of the manager
         self.until_s = time.monotonic() + _PROOF_S
 
@@ -139,7 +139,7 @@ class ReportSocket:
             self._watch.register(caller.connection, selectors.EVENT_READ, lambda: self._read(caller))
 
     def _read(self, caller: _ReportCaller) -> None:
-        if caller.number not in self._callers:  # it was dropped by what was done since the look
+        if caller.number not in self._callers:  # it was dropped since the look
             return
         try:
             piece = caller.connection.recv(_READ_BYTES if caller.job else _HEAD_BYTES)
