@@ -51,10 +51,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     trial.set_defaults(command=show_trial)
 
 
+def _tail(text: str) -> int:
+    """Parse a count of lines; elsewhere -T names a trial."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a number of lines; name a trial by `--trial {text}`")
+    return arguments.positive(text)
+
+
 def _reading(parser: argparse.ArgumentParser) -> None:
     arguments.add_experiment_argument(parser)
     part = parser.add_mutually_exclusive_group()
-    part.add_argument("-T", "--tail", type=arguments.positive, metavar="N", help="only the last N lines")
+    part.add_argument("-T", "--tail", type=_tail, metavar="N", help="only the last N lines")
     part.add_argument("-H", "--head", type=arguments.positive, metavar="N", help="only the first N lines")
     part.add_argument("--path", action="store_true", help="print the path of the file instead")
     how = parser.add_mutually_exclusive_group()

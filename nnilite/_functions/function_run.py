@@ -273,7 +273,8 @@ class FunctionRun:
         """Return a piece of its standard error, and where it ends; nothing while its platform cannot give it."""
         try:
             return self.client.output(trial, "stderr", offset, **limit)
-        except ServiceError as error:  # the platform is not open yet after a resume, or is closed
+        # The platform is not open yet after a resume, or is closed; the file was removed.
+        except (ServiceError, NotFound) as error:
             log.debug("trial %s: %s", trial, error)
             return b"", 0
 

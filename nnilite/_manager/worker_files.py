@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
 from pathlib import Path
 
 from nnilite._answers.backend import FileListing, Piece
@@ -57,20 +56,28 @@ class WorkerFiles(FolderFiles):
 
         Raises: NotFound, StoreError; ServiceError if the service cannot answer, for example since it is closed already.
         """
-        piece = await super().output(trial, attempt, stream, offset, limit)
-        if piece.total:
-            return piece
+        piece, gone = Piece(b"", 0, 0), None
+        try:
+            piece = await super().output(trial, attempt, stream, offset, limit)
+        except NotFound as error:
+            gone = error
+        found = piece if piece.total else await self._ask_service(trial, attempt, stream, offset, limit) or piece
+        if gone is not None and not found.total:
+            raise gone
+        return found
+
+    async def _ask_service(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece | None:
         _, attempts = await self._reader.trial(trial)
         handles = [a.handle for a in attempts if a.handle is not None and attempt in (None, a.number)]
         if not handles or offset < 0:
-            return piece
+            return None
         try:
             found = await asyncio.wait_for(self._service.logs(handles[-1], stream, offset, limit), 10.0)
         except asyncio.TimeoutError:
-            return piece
+            return None
         except NotFound:
             raise
         # A closed service has no threads and no connections any more, and says so in words of its own.
         except (NniliteError, OSError, RuntimeError) as error:
             raise ServiceError(f"The output of trial {trial} cannot be read from its platform now: {error}") from error
-        return replace(piece, data=found, offset=offset, total=offset + len(found))
+        return Piece(found, offset, offset + len(found))

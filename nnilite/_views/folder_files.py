@@ -14,7 +14,7 @@ from nnilite._store.recorded_workers import find_workers
 from nnilite._views.file_listing import list_folder
 from nnilite.errors import NotFound
 from nnilite.foreign_files import open_below
-from nnilite.records import Json
+from nnilite.records import Attempt, Json
 
 _LOGS = {"manager": "manager.log", "tuner": "tuner.log"}
 
@@ -38,11 +38,19 @@ class FolderFiles:
         return await self._reader.ask(find_workers)
 
     async def output(self, trial: str, attempt: int | None, stream: str, offset: int, limit: int) -> Piece:
-        found, _ = await self._reader.trial(trial)
+        found, attempts = await self._reader.trial(trial)
         number = found.attempt if attempt is None else attempt
         trials, folder = self._folder / "trials", f"{found.id}/{number}"
         path = f"{folder}/trial.{stream}"
-        return await run_in_folder(trials / folder, lambda: read_piece(trials, path, offset, limit))
+        ran = next((one for one in attempts if one.number == number and one.exit_code is not None), None)
+
+        def read() -> Piece:
+            piece = read_piece(trials, path, offset, limit)
+            if not piece.total and ran is not None and _is_gone(trials / folder, stream, ran):
+                raise NotFound(f"{trials / path} was moved or removed: the trial's {stream} is gone.")
+            return piece
+
+        return await run_in_folder(trials / folder, read)
 
     async def list_files(self, trial: str, elsewhere: bool) -> FileListing:
         folder = await self.directory(trial)
@@ -71,6 +79,13 @@ class FolderFiles:
 
     def keeper(self) -> Path:
         return self._folder / "keeper.pyz"
+
+
+def _is_gone(folder: Path, stream: str, ran: Attempt) -> bool:
+    """Return whether an attempt has written a stream in its folder here, and the file is there no longer."""
+    names = {f"trial.{one}": (folder / f"trial.{one}").exists() for one in ("stdout", "stderr")}
+    wrote_here = any(names.values()) or (ran.handle or {}).get("directory") == str(folder)
+    return wrote_here and not names[f"trial.{stream}"]
 
 
 def read_piece(root: Path, path: str, offset: int, limit: int) -> Piece:

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from nnilite._cli.nnictl import run
 from nnilite._experiments import registry
 from nnilite._running import launch, managers
 from nnilite.errors import NniliteError
@@ -213,3 +214,24 @@ def _is_damaged(experiment: str) -> None:
     entry = registry.entry(experiment)
     assert entry is not None
     assert entry.state == "DAMAGED"
+
+
+def test_output_that_was_removed_is_not_taken_for_no_output(start: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    running = start("import nnilite\nnnilite.get_next_parameter()\nnnilite.report_final_result(1)", maxTrialNumber=2)
+    running.wait("DONE")
+    first, second = (running.directory / "trials" / trial["id"] for trial in running.trials())
+    (first / "0" / "trial.stdout").unlink()
+    shutil.rmtree(second)
+
+    def asked(folder: Path, stream: str) -> tuple[int, str]:
+        code = run(["log", stream, running.entry.id, "--trial", folder.name])
+        return code, capsys.readouterr().err
+
+    for has_manager in (True, False):
+        if not has_manager:
+            running.kill_manager()
+        for folder in (first, second):
+            code, message = asked(folder, "stdout")
+            assert code
+            assert f"{folder / '0' / 'trial.stdout'} was moved or removed" in message
+        assert asked(first, "stderr") == (0, "")

@@ -58,6 +58,7 @@ def test_the_doctor_takes_its_file_as_create_does(
         (["stop", "--port", "65536"], "65536 is not a port"),
         (["create", "-c", "x", "--por", "1"], "`nnictl create` has no option --por; did you mean --port?"),
         (["trial", "ls", "--head", "0"], "0 is not a whole number of at least 1"),
+        (["log", "stdout", "-T", "y5zpmk7g"], "is not a number of lines; name a trial by `--trial y5zpmk7g`"),
         (["log", "manager", "-T", "9" * 30], "is too large; write at most 1000000000"),
         (["experiment"], "`nnictl experiment` needs one of list, ls, show, status, "),
         (["status"], "did you mean 'experiment status'?"),
