@@ -76,7 +76,7 @@ def spent(manager: int) -> Spent:
 
 
 def memory_mb(manager: int) -> float:
-    """What the processes of a local experiment have of memory, pages that several share being counted in parts."""
+    """Return the memory of a local experiment's processes; each has its part of shared pages."""
     process = psutil.Process(manager)
     found = 0
     for one in (process, *process.children(recursive=True)):

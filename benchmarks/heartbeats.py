@@ -180,7 +180,7 @@ async def _ask(
 
 
 async def _bare(trials: int) -> list[float]:
-    """How long answers of a server in this process take that knows nothing, at the same pace."""
+    """Return how long a server in this process takes that does nothing but answer, at the same pace."""
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -58,7 +58,7 @@ def chunks(name: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 def trained(name: str, rows: list[dict[str, Any]]) -> list[Row]:
-    """The losses of each, and the processor time of an epoch."""
+    """Return the losses of each combination, and the processor time of an epoch."""
     model, data = name.split()
     train, split = TRAININGS[model], load(data)
     found = []

@@ -135,7 +135,7 @@ GRIDS: dict[str, Grid] = {
 
 
 def combinations(grid: Grid) -> Iterator[dict[str, Any]]:
-    """Yield all of them, the last parameter changing fastest."""
+    """Yield all combinations of the grid, the last parameter changing fastest."""
     for values in product(*([*_expanded(options)] for options in grid.values())):
         yield dict(zip(grid, values, strict=True))
 
@@ -178,7 +178,7 @@ class ModelTable:
 
     @cached_property
     def worth(self) -> np.ndarray:
-        """Of each combination, 0 (the best one) to 1 (the median) and above: the mean of its columns."""
+        """Return the mean loss of each combination, scaled: 0 for the best one, 1 for the median."""
         import numpy as np
 
         means = self.losses.mean(axis=1)

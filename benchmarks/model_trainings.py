@@ -65,7 +65,7 @@ def train_knn(p: Parameters, split: Split, stages: list[int]) -> Iterator[np.nda
 
 
 def train_forest(p: Parameters, split: Split, stages: list[int]) -> Iterator[np.ndarray]:
-    """The first trees of a forest are the same ones as those of a smaller one."""
+    """Train forests of growing size: a larger one contains the trees of a smaller one."""
     import numpy as np
     from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
 
@@ -107,7 +107,7 @@ def train_sgd(p: Parameters, split: Split, stages: list[int]) -> Iterator[np.nda
 
 @cache
 def raised(split: Split, scaling: str, degree: int) -> Parts:
-    """Return products of up to so many columns, each with variance 1."""
+    """Return products of up to `degree` columns, each with variance 1."""
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
     x, test_x = scaled(split, scaling)
@@ -136,7 +136,7 @@ def train_ridge(p: Parameters, split: Split, stages: list[int]) -> Iterator[np.n
 
 
 def train_mlp(p: Parameters, split: Split, stages: list[int]) -> Iterator[np.ndarray]:
-    """A stage is an epoch."""
+    """Train a network; a stage is an epoch."""
     from sklearn.neural_network import MLPRegressor
 
     x, test_x = scaled(split, "standard")

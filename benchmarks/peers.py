@@ -105,7 +105,7 @@ def _ms(seconds: float) -> str:
 
 
 def measured(peer: Peer, folder: Path) -> Cost | str:
-    """What a trial costs, or why that is not known."""
+    """Return what a trial costs, or why that is unknown."""
     print(f"measuring {peer.name} ...", file=sys.stderr)
     try:
         python = installed(peer, folder)
@@ -136,7 +136,7 @@ def installed(peer: Peer, folder: Path) -> Path:
 
 
 def run(peer: Peer, python: Path, trials: int) -> Cost:
-    """Run it once, in a folder of its own."""
+    """Run the peer's program once, in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
         before, start = _busy_s(), time.perf_counter()
         words = [str(python), str(PROGRAMS / f"{peer.program}.py"), str(trials), folder]

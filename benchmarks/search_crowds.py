@@ -52,7 +52,7 @@ the regret of one trial at a time after that many fewer results.
 
 
 def regrets(job: Job, most: int) -> list[float]:
-    """After each of so many results."""
+    """Return the regret after each of the first `most` results."""
     tuner, at_once, collection, name, seed = job
     table = search_tables.table(collection, name)
     loss = table.objective(seed)

@@ -38,7 +38,7 @@ class Problem:
 
 
 def problems(quick: bool = False) -> list[Problem]:
-    """All of them; a few for a quick look."""
+    """Return all problems, or a few for a quick look."""
     bbob = [bbob_problem(number) for number in ((1, 8, 15) if quick else BBOB)]
     others = [mixed(), nested(), *(() if quick else (svm(), forest(), pipeline()))]
     return bbob + others

@@ -32,7 +32,7 @@ Job = tuple[str, str, str, int, int]
 
 
 def worth(job: Job) -> float:
-    """Of what the solver found: 0 is the best of the table, 1 its median."""
+    """Return how good the found parameters are: 0 is the best of the table, 1 its median."""
     label, collection, name, seed, trials = job
     table = search_tables.table(collection, name)
     loss = table.objective(seed)

@@ -102,7 +102,7 @@ def _levels(by_solver: Runs, members: list[Problem]) -> list[set[str]]:
 
 
 def _seeds(runs: Iterable[dict[Cell, Run]], members: list[Problem]) -> set[int]:
-    """With which seeds all members were run, by all."""
+    """Return the seeds with which all solvers ran all members."""
     return set.intersection(*({seed for name, seed in cells if name == p.name} for cells in runs for p in members))
 
 
@@ -222,7 +222,7 @@ def _plot(by_solver: Runs, best: dict[Cell, float], family: str, out: Path) -> s
 
 
 def _style(solver: str) -> dict[str, Any]:
-    """The colour tells the algorithm, the line whose it is; the default one is thick."""
+    """Return a solver's line: its colour shows the algorithm, its dashes the library; the default tuner's is thick."""
     house, algorithm = solver.split()
     color = next((f"C{k}" for k, name in enumerate(_COLORS) if algorithm.startswith(name)), "k")
     return {"color": color, "linestyle": _LINES[house], "linewidth": 2.2 if algorithm == "TPE" else 1.1}

@@ -91,7 +91,7 @@ def train_all(collection: str, name: str, seed: int) -> NDArray[np.float64]:
 
 
 def regrets(job: Job) -> list[float]:
-    """After each of RESULTS results: the regret and, of solvers, then the regrets by the losses that it saw."""
+    """Return the regrets after RESULTS results and, for solvers, then those by the losses that they saw."""
     import numpy as np
 
     label, collection, name, seed = job
@@ -151,7 +151,7 @@ class Found:
         return [seed for seed in self._known if all((*job, seed) in self._runs for job in jobs)]
 
     def regrets(self, names: list[Name], label: str, seeds: list[int]) -> NDArray[np.float64]:
-        """Return them by table, seed and number of results."""
+        """Return a solver's regrets by table, seed and number of results."""
         import numpy as np
 
         return np.array([[self._runs[(label, *name, seed)] for seed in seeds] for name in names])

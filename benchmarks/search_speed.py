@@ -100,7 +100,7 @@ def bare(name: str, count: int) -> Turn | None:
 
 
 def medians_ms(turns: list[Turn], first: int, rounds: int) -> list[float]:
-    """Of each; they take turns, so that a busy machine is so for all of them."""
+    """Return the median of each; they take turns, so that a busy machine slows all of them alike."""
     times: list[list[float]] = [[] for _ in turns]
     for k in range(first, first + 1 + rounds):
         for turn, known in zip(turns, times, strict=True):

@@ -53,7 +53,7 @@ class Run:
 
     @property
     def price(self) -> str:
-        """What must not get worse for a faster or cheaper trial."""
+        """Return figures that must not get worse when trials get faster or cheaper."""
         return f"memory {self.memory_mb:.0f} MB, {self.inodes:.1f} files and folders and {self.disk_kb:.1f} kB a trial"
 
 

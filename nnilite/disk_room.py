@@ -36,7 +36,7 @@ class DiskRoom:
         self._written = _ASK_EVERY_BYTES
 
     def need(self, size_bytes: int) -> None:
-        """Check that so many bytes fit in addition to the reserve. Raises: NoRoom, OSError."""
+        """Check that `size_bytes` fit in addition to the reserve. Raises: NoRoom, OSError."""
         facts = os.statvfs(_find_existing(self._folder))
         free = facts.f_bavail * facts.f_frsize
         reserve = reserve_bytes(facts.f_blocks * facts.f_frsize)
@@ -47,7 +47,7 @@ class DiskRoom:
             )
 
     def count(self, size_bytes: int) -> None:
-        """Note that so many bytes are written next; the disk is asked from time to time. Raises: NoRoom, OSError."""
+        """Note that `size_bytes` are written next; the disk is asked from time to time. Raises: NoRoom, OSError."""
         self._written += size_bytes
         if self._written >= _ASK_EVERY_BYTES:
             self._written = 0

@@ -145,7 +145,7 @@ class Experiment:
             super().__setattr__(name, value)
 
         def __getattr__(self, name: str) -> Any:
-            """Say what is there for a method of NNI 2, or for a misspelt one. Raises: AttributeError."""
+            """Name the replacement of a method of NNI 2, or of a misspelt one. Raises: AttributeError."""
             known = [one for one in dir(type(self)) if not one.startswith("_")]
             advice = "" if name.startswith("_") else former_calls.explain_no_method(name, known)
             raise AttributeError(f"an Experiment has no {name!r}{advice}")
@@ -717,7 +717,7 @@ class Experiment:
 
     @property
     def _reader(self) -> Client:
-        """The manager or, once that was stopped, what reads the experiment's folder."""
+        """The manager or, once it has stopped, a reader of the experiment's folder."""
         client = self._client
         if client is not None:
             return client

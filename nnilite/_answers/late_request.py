@@ -14,7 +14,7 @@ HEADER = "X-Nnilite-Until"
 
 
 def spell_until(timeout_s: float) -> str:
-    """Return the header of a request whose sender waits for so long from now."""
+    """Return the header of a request whose sender waits for `timeout_s` from now."""
     return f"{boot_id()} {time.monotonic() + timeout_s:.3f}"
 
 

@@ -57,7 +57,7 @@ class CheckpointPlace(Protocol):
     title: str
 
     def holding(self, trials: Collection[str]) -> Collection[str]:
-        """Return those of the trials that may have something here."""
+        """Return the trials that may have checkpoints here."""
 
     def look(self, trial: str, attempt: int, retention: Retention) -> Deletion | None:
         """Return what is to be deleted of a trial whose latest attempt has that number; None if nothing is.

@@ -57,7 +57,7 @@ def check_handle(service: str, answer: object) -> Handle:
 
 
 def check_statuses(service: str, answer: object, expected: int) -> list[JobStatus]:
-    """Return the storable statuses of so many jobs. Raises: PluginFault if the answer is not that."""
+    """Return the storable statuses in an answer. Raises: PluginFault if it is not one for each of `expected` jobs."""
     if not isinstance(answer, (list, tuple)) or len(answer) != expected:
         raise PluginFault(f"{service} did not return a list of {expected} statuses when polled")
     for status in answer:

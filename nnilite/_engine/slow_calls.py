@@ -46,7 +46,7 @@ class SlowCalls:
             task.result()
 
     async def stop(self) -> None:
-        """End all of them."""
+        """End all calls."""
         left, self._tasks = self._tasks, set()
         for task in left:
             task.cancel()

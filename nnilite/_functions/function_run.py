@@ -63,7 +63,7 @@ class FunctionExperiment:
     known: Sequence[Mapping[str, Json]] = ()
 
     def begin(self, options: ManagerOptions, *, detach: bool = False) -> RegistryEntry:
-        """Start it, or resume one with this id: what that has done is not done again.
+        """Start the experiment, or resume the one with this id: its finished trials do not run again.
 
         Raises: Conflict if it runs, or searches another space; NniliteError if it cannot start.
         """

@@ -129,7 +129,7 @@ class _ManagerAsker:
         self._closed = False
 
     def put(self, entry: RegistryEntry) -> None:
-        """Ask this manager later. Raises: RuntimeError if this is closed, or no thread can be started now."""
+        """Queue a manager to be asked. Raises: RuntimeError after `close`, or if no thread can be started now."""
         if self._closed:
             raise RuntimeError("no manager is asked any more")
         if self._thread is None or not self._thread.is_alive():  # also after an error has ended it

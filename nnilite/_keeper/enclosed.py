@@ -350,7 +350,7 @@ class EnclosedFolder:
             os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _clear(self, folder: int, name: str) -> None:
-        """Remove what is there. The last folder may lie below it, and is let go unless it is this one."""
+        """Remove the entry. The folder that is kept open may be below it; it is closed unless it is `folder`."""
         if self._last is not None and self._last[1] != folder:
             self._forget_last()
         remove_below(folder, name)

@@ -134,7 +134,7 @@ class FirstNode(NodeRun):
             self._decide(reason, "", record["exitCode"], says_more=is_earlier)
 
     def _decide(self, why: str, cause: str = "", code: Optional[int] = None, says_more: bool = False) -> None:
-        """End all for this reason, unless they end for one already that says as much."""
+        """End all processes for this reason, unless they already end for one that says as much."""
         if self._by_launcher or says_more:
             self.why, self.cause, self.code = why, cause, code
             self._by_launcher = False

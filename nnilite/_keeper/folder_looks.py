@@ -68,11 +68,11 @@ class FolderLooks:
             return sorted({look.folder for look in self._hanging})
 
     def look(self, folder: str, name: str, work: Callable[[], Any]) -> Any:
-        """Do this in one folder, and return what it returns. Raises: FolderHangs, OSError."""
+        """Do some work in one folder, and return its result. Raises: FolderHangs, OSError."""
         return self.look_at_all([FolderLook(folder, name, work)])[0].get()
 
     def look_at_all(self, looks: Sequence[FolderLook]) -> List[LookResult]:
-        """Make these looks in their order. Any exception of theirs that is not an OSError is raised at the end."""
+        """Look at the folders in their order. An exception that is not an OSError is raised at the end."""
         row = _Row(looks, self._lock)
         first = row.go_on(self._known)
         while first is not None and self._begin(row, first):

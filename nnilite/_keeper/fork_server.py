@@ -106,7 +106,7 @@ class _Forked:
         self.start = process.started_at(pid)
 
     def close(self) -> None:
-        """Let it leave at the end of its job."""
+        """Let the keeper exit at the end of its job."""
         if self.link is not None:
             self.link.close()
             self.link = None
@@ -253,7 +253,7 @@ class _ForkServer:
             self._forget_link(self._free[0])
 
     def _forget_link(self, keeper: _Forked) -> None:
-        """Give it no further job."""
+        """Give the keeper no further job."""
         if keeper.link is not None:
             del self._links[keeper.link.fileno()]
         if keeper in self._free:

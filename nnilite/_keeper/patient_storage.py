@@ -98,7 +98,7 @@ class PatientStorage:
 
 
 def _start_thread(work: Callable[[], None], wanted: Callable[[], bool], limit_s: float) -> Optional[threading.Thread]:
-    """Start a thread. Return None if the machine has had no room for it for so long."""
+    """Start a thread. Return None if the machine has no room for one within `limit_s`."""
     until = time.monotonic() + limit_s
     while True:
         thread = threading.Thread(target=work, name="storage", daemon=True)

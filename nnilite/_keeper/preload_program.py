@@ -105,7 +105,7 @@ class _ProcessTexts:
                 environment += len(entry) + 1
 
     def show(self, words: List[str], marks: Dict[str, str]) -> None:
-        """Show these. Raises: OSError, ForkRefused."""
+        """Show this command line and these variables. Raises: OSError, ForkRefused."""
         line = b"\0".join(map(os.fsencode, words))[: self._line_size - 1]
         memory = os.open("/proc/self/mem", os.O_WRONLY | os.O_CLOEXEC)
         try:

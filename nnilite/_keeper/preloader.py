@@ -64,7 +64,7 @@ class Preloader:
         return [] if self._lifeline is None else [self._lifeline.fileno()]
 
     def start(self) -> None:
-        """Start it. Raises: NotPreloaded, and OSError, after which there is none: call `close`."""
+        """Start the preloader. Raises: NotPreloaded, and OSError, after which it does not run: call `close`."""
         loader: Any = globals()["__loader__"]
         places = (os.path.join(os.path.dirname(__file__), name) for name in ("preload_end.py", "preload_program.py"))
         texts = [loader.get_data(place).decode("ascii") for place in places]
@@ -112,7 +112,7 @@ class Preloader:
         return {"event": "not preloaded", "message": text, "missing": kind == "missing"}
 
     def note_end(self, pid: int) -> Optional[Dict[str, Any]]:
-        """Start it again if this process was it. Return the event if there can be no other."""
+        """Start the preloader again if this process was it. Return the event if it cannot be started again."""
         if self._child is None or pid != self._child.pid:
             return None
         self._child.returncode = 0  # it was waited for
@@ -134,7 +134,7 @@ class Preloader:
         return None
 
     def close(self) -> None:
-        """Let it end when its trials have ended. Keepers notice that there is none."""
+        """Let the preloader end when its trials have ended. Keepers notice its end."""
         self.starts = None
         self.leave()
         self._ours.close()

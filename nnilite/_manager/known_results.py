@@ -47,7 +47,7 @@ class FittedResults:
 
     @property
     def is_as_it_was(self) -> bool:
-        """Whether all results are taken, and none is changed."""
+        """Whether all results are used, and none is changed."""
         return len(self.taken) == self.total and not self.changed
 
     @property

@@ -30,11 +30,11 @@ class UnauthenticatedCallers(Generic[Caller]):
 
     @property
     def is_full(self) -> bool:
-        """Whether one has to be closed before the next one is added."""
+        """Whether a caller has to be closed before the next one is added."""
         return len(self._silent) >= self._most
 
     def add(self, caller: Caller) -> None:
-        """Add one that has connected."""
+        """Add a caller that has connected."""
         self._silent[caller] = None
 
     def note_valid_head(self, caller: Caller) -> Caller | None:
@@ -47,14 +47,14 @@ class UnauthenticatedCallers(Generic[Caller]):
         return closed
 
     def remove_one(self) -> Caller | None:
-        """Remove one of the older half by chance; one with a valid head only if all have one.
+        """Remove a random caller of the older half; one with a valid head only if all have one.
 
         Return None if there is none.
         """
         return _choose_one_of(self._silent or self._heard)
 
     def remove(self, caller: Caller) -> None:
-        """Remove one that has gone, or has proven who it is."""
+        """Remove a caller that has gone, or has proven who it is."""
         self._silent.pop(caller, None)
         self._heard.pop(caller, None)
 

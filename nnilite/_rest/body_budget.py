@@ -65,7 +65,7 @@ class BodyReservation:
             self.size += size
 
     def release(self) -> None:
-        """Give all of it back."""
+        """Give back all that was taken."""
         if self.size:
             self._room.give_back(self.job, self.size)
             self.size = 0

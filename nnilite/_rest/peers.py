@@ -102,7 +102,7 @@ class Peers:
             self._reader = None
 
     def _own_among(self, wanted: Collection[Ends]) -> set[Ends]:
-        """Return those of these ends at which a program of the users is, and not one that forwards. This blocks."""
+        """Return the ends at which a program of the users is, and not one that forwards ports. This blocks."""
         found = {ends: one for ends, one in sockets_of(wanted).items() if one.user in self._users}
         owners = self._programs.find_owners({one.inode: one.user for one in found.values()})
         own = {process for process in owners.values() if not forwards(process)}

@@ -58,7 +58,7 @@ def choice(values: list[str], **more: Json) -> Schema:
 
 
 def line(least: int, most: int, **more: Json) -> Schema:
-    """Return the schema of a text of one line, of so many characters."""
+    """Return the schema of a text of one line, of `least` to `most` characters."""
     # All that ends a line for a schema is named: the dot of Python leaves out less of it.
     return {"type": "string", "pattern": rf"^[^\r\n\u2028\u2029]{{{least},{most}}}$", **more}
 

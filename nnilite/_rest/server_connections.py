@@ -84,12 +84,12 @@ class ServerConnections:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether one without a proof has to be closed for the next."""
+        """Whether a connection without a proof has to be closed for the next one."""
         return self._unproven.is_full
 
     @property
     def checked(self) -> int:
-        """How many are just being checked."""
+        """How many connections are being checked."""
         return len(self._checked)
 
     def opened(self, stream: IOStream) -> None:
@@ -154,7 +154,7 @@ class ServerConnections:
         self._trials.remove(stream)
 
     def close_one(self) -> bool:
-        """Close one without a proof, or else the one that has waited longest. Return False if none may be closed."""
+        """Close a connection without a proof, or else the one idle longest. Return False if none may be closed."""
         stream = self._unproven.remove_one() or next(iter(self._idle), None)
         if stream is None:
             return False

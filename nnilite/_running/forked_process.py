@@ -60,7 +60,7 @@ class ForkedProcess:
         return self.returncode
 
     def kill(self) -> None:
-        """Kill it, unless it was waited for."""
+        """Kill the process, unless it was waited for."""
         if self.returncode is None:
             os.kill(self.pid, signal.SIGKILL)
 

@@ -56,7 +56,7 @@ class ManagerProcess:
         self._early_words.close()
 
     def begin(self, words: Sequence[str], *, detach: bool) -> None:
-        """Let it become the manager of this command line. Without `detach` it stops when this process ends."""
+        """Let the process become the manager of this command line. Without `detach` it stops when this process ends."""
         self._has_begun = True
         assert self._process.stdin is not None
         # If it has ended, `answer` will report it.
@@ -120,7 +120,7 @@ class ManagerProcess:
         return self._early_words.read()
 
     def keep(self) -> None:
-        """Keep it, and the pipe whose closing would stop it, until it has ended."""
+        """Keep the process, and the pipe whose closing would stop it, until it has ended."""
         threading.Thread(target=self.reap, daemon=True).start()
 
     def reap(self) -> None:

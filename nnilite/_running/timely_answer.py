@@ -35,7 +35,7 @@ class TimeLimit:
         self._until = time.monotonic() + self._patience_s
 
     def extend(self, received: int) -> None:
-        """Wait longer, as so many bytes have come."""
+        """Wait longer, since `received` bytes have arrived."""
         self._until = min(self._until + received / SLOWEST, time.monotonic() + self._patience_s)
 
     def find_left_s(self) -> float:

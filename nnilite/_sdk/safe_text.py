@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def safe_repr(value: Any, most: int = 120) -> str:
-    """Return at most so many characters of a value as Python writes it.
+    """Return at most `most` characters of a value as Python writes it.
 
     >>> safe_repr([1, 2])
     '[1, 2]'

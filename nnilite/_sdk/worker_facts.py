@@ -21,7 +21,7 @@ NAME = "nnilite.worker"  # name of the attribute that carries these facts
 
 
 def tell(send: Callable[[str, int, str, str], None], asked: bool) -> None:
-    """Send it as an attribute. Raises: OSError.
+    """Send the facts about this worker as an attribute. Raises: OSError.
 
     `asked`: whether the trial has just asked for its parameters, which ends its start.
     """

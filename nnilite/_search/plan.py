@@ -211,6 +211,6 @@ def _plain(value: Any) -> Json:
 
 
 def _known(cls: type, **arguments: Any) -> dict[str, Any]:
-    """Return those of the arguments that the constructor has."""
+    """Return the arguments that the constructor accepts."""
     parameters = inspect.signature(cls).parameters
     return {name: value for name, value in arguments.items() if name in parameters}

@@ -123,7 +123,7 @@ class TunerHost:
             return await anext(answers)
 
     async def answers(self, actions: Sequence[TunerCall]) -> AsyncGenerator[Any, None]:
-        """Make these calls in their order, and give the answer to each as it comes. Raises: TunerError.
+        """Make calls in their order, and yield the answer to each as it comes. Raises: TunerError.
 
         All are sent at once: to wait for each answer costs more than the answer where processes wait for a processor.
         If one fails, it and those after it are made one by one.

@@ -41,7 +41,7 @@ class TunerProcess:
 
     @classmethod
     async def start(cls, directory: Path) -> TunerProcess:
-        """Start it for the experiment in a folder. Raises: OSError."""
+        """Start the process for the experiment in a folder. Raises: OSError."""
         ours, theirs = socket.socketpair()
         command = module_command("nnilite._tuner_host.child", str(theirs.fileno()))
         logs = directory / "log"
@@ -84,7 +84,7 @@ class TunerProcess:
         return await self._reader.readline()
 
     async def end(self) -> None:
-        """Kill it with all that it has started, unless it has ended, and drop the connection."""
+        """Kill the process with all that it has started, unless it has ended, and drop the connection."""
         self._writer.close()
         if not self._watch.done():
             self._kill_group()

@@ -178,7 +178,7 @@ class DeliveryCache:
         return self._made[report]
 
     def forget(self) -> None:
-        """Make them again, as for the next manager, whose address is another one."""
+        """Make the deliveries again, as for the next manager, whose address may differ."""
         self._made.clear()
 
 

@@ -80,7 +80,7 @@ class JobLog(ABC):
                 await in_thread(self._parse)
 
     def rewind(self) -> None:
-        """Read all of it again next time: lines that came late may be missing."""
+        """Read the whole log again next time: lines that came late may be missing."""
         self.position, self._exited = 0, None
         self._unread.clear()
         self._marked.clear()
@@ -109,7 +109,7 @@ class JobLog(ABC):
         self.add_lines(lines)
 
     def add_whole(self, text: bytes, part: str = "") -> None:
-        """Take all of a log, or as much of its end as the platform keeps; what is known of it is left out."""
+        """Take a whole log, or as much of its end as the platform keeps; known lines are left out."""
         length, end = self._whole.get(part, (0, b""))
         begin = length
         if text[max(0, length - len(end)) : length] != end:

@@ -296,7 +296,7 @@ class JobWatch(ABC, Generic[JobT]):
         self.canceled = self.canceled or not softly
 
     async def remove(self) -> None:
-        """End it, if it has not ended or still holds something. Raises: ServiceError while it still runs, Problem."""
+        """End the job, unless it has ended and holds nothing. Raises: ServiceError while it still runs, Problem."""
         try:
             seen = self.interpret(await self._fetch_job())
             if seen.holds or not (_has_ended(seen) or seen.is_stopping):

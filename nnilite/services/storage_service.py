@@ -51,7 +51,7 @@ class StorageService(BatchService[ApiT, JobT]):
         await self._look(job, "", partial(self.storage().fetch_file, job, path, target, most_bytes))
 
     async def _look(self, job: str, name: str, work: Callable[[], Any]) -> Any:
-        """Do this in the folder of a job. Raises: ServiceError if it hangs, and what `work` raises."""
+        """Do some work in the folder of a job. Raises: ServiceError if it hangs, and what `work` raises."""
         try:
             return await in_thread(partial(self._folders.look, job, name, work))
         except OSError as error:

@@ -72,7 +72,7 @@ class BatchTrouble(ABC):
 
     @abstractmethod
     def pretend(self, job: str, state: str) -> AbstractContextManager[object]:
-        """Give this as the state of a job."""
+        """Make the platform report this state for a job."""
 
     @abstractmethod
     def is_over(self, job: str) -> bool:

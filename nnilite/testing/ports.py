@@ -31,7 +31,7 @@ def free_ports(number: int) -> list[int]:
 
 
 def free_port() -> int:
-    """Return one such port."""
+    """Return a free port."""
     return free_ports(1)[0]
 
 

@@ -326,7 +326,7 @@ class LearningTuner(Tuner):
 
 
 def _pick(parameters: Json, names: AbstractSet[str]) -> dict[str, Json]:
-    """Return these of the parameters, as far as they are there."""
+    """Return the parameters with these names, as far as they exist."""
     return {name: value for name, value in parameters.items() if name in names}
 
 

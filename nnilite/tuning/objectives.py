@@ -50,7 +50,7 @@ def gains(value: Json, signs: Mapping[str, float]) -> tuple[float, ...] | None:
 
 
 def front(results: Iterable[tuple[T, Json]], signs: Mapping[str, float]) -> list[T]:
-    """Return those that no other one beats, by their results; the best in the first objective comes first.
+    """Return the items whose results no other one beats; the best in the first objective comes first.
 
     A result without a finite number for each objective does not count; of equal ones the first does.
     """

@@ -192,7 +192,7 @@ class AmlWorkspace:
     # ------------------------------------------------------------ jobs
 
     async def jobs(self, tag: str) -> Mapping[str, AmlJob]:
-        """Return all jobs that have a tag of this name."""
+        """Return all jobs with a tag of this name."""
         found = await self._call(f"the jobs tagged {tag}", lambda client: list(_listed(client, tag)))
         return {job.name: job for job in found}
 

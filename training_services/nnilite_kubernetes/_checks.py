@@ -45,7 +45,7 @@ def check_rights(cluster: Cluster, namespace: str, kind: OperatorKind, sends_cod
 
 
 def rights(kind: OperatorKind, sends_code: bool) -> Iterator[Right]:
-    """Return all rights that are needed."""
+    """Return all permissions that are needed."""
     yield from ((kind.resource, verb, "") for verb in ("create", "get", "list", "watch", "patch", "delete"))
     for resource in (SECRETS, *kind.owned):
         yield from ((resource, verb, "") for verb in ("create", "get", "list", "patch", "delete"))

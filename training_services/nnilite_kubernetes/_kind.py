@@ -40,7 +40,7 @@ class OperatorKind(ABC):
     nodes: int = 0  # nodes of a distributed trial; 0 for others
 
     def distribute(self, nodes: int) -> None:
-        """Have all trials run on so many nodes. Raises: ConfigError where these objects, or their roles, cannot."""
+        """Have each trial run on `nodes` nodes. Raises: ConfigError where these objects, or their roles, cannot."""
         raise ConfigError(
             f"does not work with a {self.resource.kind}; remove it, or use another platform",
             Place(field="distributed"),

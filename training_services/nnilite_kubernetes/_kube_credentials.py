@@ -58,7 +58,7 @@ class Credentials:
         return headers
 
     def renew(self, refused: Configuration) -> bool:
-        """Load them again, unless another thread has; return whether there may be others now than those refused."""
+        """Load the credentials again, unless another thread has. Return whether they may be new ones."""
         with self._lock:
             if self.configuration is not refused:
                 return True

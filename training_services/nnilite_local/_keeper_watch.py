@@ -61,7 +61,7 @@ class LocalWatch:
             raise ServiceError(f"{folder.path} cannot be read now: {describe_os_error(error)}") from error
 
     async def look_at_all(self, looks: Sequence[FolderLook]) -> list[LookResult]:
-        """Take these looks, and do not wait for any that hangs."""
+        """Look at the folders, and do not wait for any that hangs."""
         return await asyncio.to_thread(self._looks.look_at_all, looks) if looks else []
 
     async def statuses(self, handles: Sequence[Handle]) -> list[JobStatus]:

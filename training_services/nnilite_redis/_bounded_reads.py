@@ -42,7 +42,7 @@ class BoundedReads:
             return await self._client.eval(script, len(keys), *keys, *words)
 
     async def hashes(self, keys: Sequence[str], fields: Sequence[str], kept_s: int = 0) -> list[list[Any]]:
-        """Return these fields of each hash, behind whether it is there. Values that are too long are left out.
+        """Return for each hash whether it exists, followed by these fields. Values that are too long are left out.
 
         `kept_s`: how long the hashes stay by being read; 0: as they are.
         """
@@ -55,7 +55,7 @@ class BoundedReads:
         return found
 
     async def list_all(self, command: str, key: str, most: int) -> list[Any]:
-        """Return all of a set or a hash. Raises: ServiceError, also for more than `most` entries."""
+        """Return all entries of a set or a hash. Raises: ServiceError, also for more than `most` entries."""
         answer = await self.run(scripts.LIST, [key], command, most, _MOST_VALUE_BYTES, MOST_LIST_BYTES)
         with self.asking():
             return self.check_list(key, answer, most)
@@ -93,7 +93,7 @@ class BoundedReads:
 
 
 def _row(row: Sequence[Any], fields: int) -> list[Any]:
-    """Check the fields of a hash, behind whether it is there. Raises: TypeError."""
+    """Check the answer on a hash: whether it exists, followed by its fields. Raises: TypeError."""
     exists, *values = row
     if len(values) != fields or not all(value is None or isinstance(value, bytes) for value in values):
         raise TypeError(f"a hash is {row!r:.100}")

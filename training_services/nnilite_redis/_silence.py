@@ -43,5 +43,5 @@ class Silence:
         return self._heard_s - since_s
 
     def keep(self, parties: Collection[str]) -> None:
-        """Forget all others."""
+        """Forget all other parties."""
         self._signs = {party: seen for party, seen in self._signs.items() if party in parties}

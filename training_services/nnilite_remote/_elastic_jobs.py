@@ -231,7 +231,7 @@ class ElasticJobs:
             self._at_work.discard(job.name)
 
     def _wait(self, name: str, seconds: float) -> None:
-        """Start no further part for so long."""
+        """Start no further part for this many seconds."""
         if name in self._jobs:
             self._again_s[name] = max(self._again_s.get(name, 0.0), time.monotonic() + seconds)
 

@@ -124,7 +124,7 @@ class JoiningJobs:
             log.info("the job %s may join %s, when Slurm has a node for it", job, handle["job"])
 
     def _do(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Do this for a trial, unless something is being done for it."""
+        """Do some work for a trial, unless other work is being done for it."""
         if name in self._tasks:
             work.close()
             return

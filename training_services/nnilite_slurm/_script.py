@@ -57,7 +57,7 @@ class TrialScripts:
         self._comment = f"nnilite:{context.experiment}"
 
     def task(self, name: str, gpus: int | None, tasks: int) -> str:
-        """Return the script of a job, or of a job array of so many tasks."""
+        """Return the script of a job, or of a job array of `tasks` tasks."""
         return make_script(name, self._config, self._comment, self.keeper, gpus, tasks, self.nodes)
 
     def joiner(self, name: str, gpus: int | None) -> str:

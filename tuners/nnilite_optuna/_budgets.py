@@ -125,7 +125,7 @@ class _Tried:
         self._names.discard(self._name(point))
 
     def replace(self, parameters: Json, rng: random.Random) -> Json:
-        """Return these or, if a candidate had them, random ones that none had, where a few tries find some."""
+        """Return these parameters or, if a candidate had them, random new ones, unless a few tries find none."""
         for _ in range(_TRIES):
             if canonical(parameters) not in self._names:
                 break
@@ -324,7 +324,7 @@ class _Density(OptunaTuner):
         )
 
     def begin_again(self, known: list[Point], running: list[Point]) -> None:
-        """Forget all results, then learn from these."""
+        """Forget all results, then learn from the known ones."""
         self._restart()
         for point in (*known, *running):
             self.show(point)

@@ -107,7 +107,7 @@ def _reach(above: Matrix, ways: Matrix) -> Matrix:
 
 
 def _normal(deviations: Matrix) -> Matrix:
-    """Return the chance below so many standard deviations, to three digits (Page, 1977); numpy has no such function."""
+    """Return the normal distribution function, to three digits (Page, 1977); numpy has none."""
     import numpy as np
 
     far = np.minimum(np.maximum(deviations, -20.0), 20.0)

@@ -139,7 +139,7 @@ class PercentileAssessor(StepAssessor[_ResultsByStep]):
 
 
 def find_percentile(ascending: Sequence[float], percentile: float) -> float:
-    """Return the value below which so many percent lie, as numpy does: between two neighbours in proportion."""
+    """Return a percentile as numpy does, interpolated between two neighbours."""
     place = (len(ascending) - 1) * percentile / 100.0
     low = min(math.floor(place), len(ascending) - 1)
     left, right = ascending[low], ascending[min(low + 1, len(ascending) - 1)]

@@ -67,7 +67,7 @@ class Success:
 
 
 def log_below(deviations: Vector) -> Vector:
-    """Return the logarithm of the chance that a normal variable is below so many standard deviations."""
+    """Return the logarithm of the chance that a normal variable is below this many standard deviations."""
     near = np.array([math.log(0.5 * math.erfc(-z / math.sqrt(2.0))) for z in np.maximum(deviations, -_FAR).tolist()])
     far = np.maximum(-deviations, _FAR)
     return np.where(deviations > -_FAR, near, -0.5 * np.square(far) - np.log(far * math.sqrt(2.0 * math.pi)))

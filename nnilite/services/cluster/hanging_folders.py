@@ -44,7 +44,7 @@ class HangingFolders:
             raise ServiceError(describe_hanging(folder, self._host.title))
 
     async def look(self, names: Iterable[str], work: Callable[[Sequence[str], str], Awaitable[T | None]]) -> T:
-        """Do this with the files whose folders answer: it gets them and a limit in seconds, and returns None after it.
+        """Do work with the files whose folders answer: it gets them and a limit in seconds, and returns None after it.
 
         Raises: ServiceError.
         """

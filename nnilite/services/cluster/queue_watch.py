@@ -56,7 +56,7 @@ class QueueWatch:
         return f"{self.folder}/{_EXIT}" if self.by_log and _EXIT not in self.notes else ""
 
     def found(self, sizes: Mapping[str, int]) -> list[str]:
-        """Take what is there; the notes that have not been read yet."""
+        """Note the sizes of the files, and return the records that have not been read yet."""
         self.had_begun = _STARTED in self.notes
         own = {name: size for name in (*NOTES, *SIGNS) if (size := sizes.get(f"{self.folder}/{name}")) is not None}
         self.signs = frozenset({*own, *self.notes})

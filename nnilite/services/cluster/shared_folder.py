@@ -137,7 +137,7 @@ class SharedFolder:
         return replace(listed, hanging=self.hanging.aside())
 
     async def await_file(self, files: Sequence[str], looks: int, pause_s: float) -> frozenset[str]:
-        """Return which of the files are there, as soon as there is one; none if none appears within so many looks."""
+        """Return which files exist, as soon as one does; none if none appears within `looks` looks."""
         folders = self.hanging.aside()
         asked = [name for name in files if attempt_folder(name) not in folders]
         answer = await self.host.run(shell.AWAIT_FILE, self.root, str(looks), str(pause_s), *asked)

@@ -259,7 +259,7 @@ class Worker:
         return not self._holdings.kept or over_s > _LAST_WORDS_S
 
     async def _round(self) -> None:
-        """Make one round. Raises: NniliteError where Redis does not answer; OSError."""
+        """Do one round of work. Raises: NniliteError where Redis does not answer; OSError."""
         began_s = guard.now_s()
         self._rounds += 1
         beat = f"{self._session}-{self._rounds}"

@@ -122,7 +122,7 @@ class Handlers:
         return PoolMessage({"name": name})
 
     async def _give(self, paths: list[Path], files: Files, name: str) -> None:
-        """Put these into an archive that others can fetch under this name. Raises: NniliteError."""
+        """Put files into an archive that others can fetch by its name. Raises: NniliteError."""
         archive = self.folder / "cache" / f".{secrets.token_hex(8)}.tar"
         try:
             await asyncio.to_thread(pack_folder, paths, archive)
