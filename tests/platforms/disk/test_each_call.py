@@ -106,6 +106,8 @@ def test_a_call_of_an_experiment_fails_once(
         running = ended(running, place)
         on.heal()
         for trial in running.trials():
+            if was_refused(trial):
+                continue
             assert trial["state"] == "SUCCEEDED", f"{place}: {trial}"
             metrics = [one["value"] for one in running.client.metrics(trial=trial["id"])]
             assert metrics[-4:] == [0, 1, 2, 7], f"{place}: {metrics}"
@@ -114,6 +116,12 @@ def test_a_call_of_an_experiment_fails_once(
     record_property(
         "shown", f"one failing call in an experiment: {FAULTS} of {calls} calls of {operation}, seed {SEED}"
     )
+
+
+def was_refused(trial: dict[str, Any]) -> bool:
+    """Whether the call was one of the trial's own program, such as an import. It fails then, and says so."""
+    lines = (trial["reason"] or "").splitlines()
+    return trial["state"] == "FAILED" and "trial.py" in trial["reason"] and lines[-1].startswith("OSError: [Errno")
 
 
 def ended(running: Running, place: str) -> Running:
