@@ -64,7 +64,7 @@ _network       what all listeners on the network need
 _notebook      what a notebook shows
 _plugins       from a plugin's name to its class
 _side_processes  the processes of trackers and webhooks
-_sdk           what trial code uses beside parameters and metrics
+_sdk           what trial code uses besides parameters and metrics
 _views         shows an experiment from its folder, without an engine
 _trackers      copies an experiment into MLflow, TensorBoard and Weights & Biases
 _webhooks      reports new best results, failures and the end to web addresses
@@ -199,7 +199,7 @@ def report_final_result(metric: Any) -> None:
 
 
 def set_attribute(name: str, value: Any) -> None:
-    """Set an attribute of this trial: a JSON value about it that is no metric, such as a device or a checksum.
+    """Set an attribute of this trial: a JSON value about it other than a metric, such as a device or a checksum.
 
     The last value of a name counts. Page, exports and `nnictl trial show` have it. A trial has at most 100 attributes
     with names of up to 100 characters, and 10,000 characters in total. It is recorded once this returns.

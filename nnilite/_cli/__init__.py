@@ -29,7 +29,7 @@ unpack          loads a saved experiment from a zip file that anybody may have m
 unpack_nni      the same for a zip file that NNI has written
 archive_entries  the entries of both, which are checked before they are unpacked
 remark_command  tags and a note for trials, for `trial remark`
-again_command   runs parameters of trials once more, for `trial again`
+again_command   runs the parameters of trials again, for `trial again`
 trial_folders   compares the folders of trials with the database, for `verify`
 drill_report    what a drill has cost, from attempts and metrics
 drill_starts    the same of elastic trials, from the records of their ranks

@@ -1,4 +1,4 @@
-"""`nnictl trial again`: runs the parameters of a trial, or of the best ones, once more as new trials."""
+"""`nnictl trial again`: runs the parameters of a trial, or of the best ones, as new trials."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class _Version(argparse.Action):
 
 @contextlib.contextmanager
 def _writing_help() -> Iterator[None]:
-    """Read arguments inside, which may print the help or the version. Raises: SystemExit if nobody reads these."""
+    """Read arguments inside, which may print the help or the version. Raises: SystemExit if their reader has gone."""
     try:
         try:
             yield

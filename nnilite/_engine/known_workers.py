@@ -28,5 +28,5 @@ class KnownWorkers:
         return True
 
     def question(self) -> dict[str, str]:
-        """Return the variable by which a trial is asked; {} if enough is known."""
+        """Return the variable that asks a trial for facts; {} if enough is known."""
         return {} if len(self._keys) >= MOST else {worker_facts.ASKED: ",".join(sorted(self._keys))}

@@ -66,7 +66,7 @@ class Settings(ExperimentLimits):
 
 @dataclass(frozen=True)
 class TunerReady:
-    """The tuner host is up and has the search space, and the tuner may want intermediate results (`hears`)."""
+    """The tuner host runs and has the search space. `hears`: the tuner wants intermediate results."""
 
     hears: bool = False
 

@@ -14,7 +14,7 @@
     first           the addresses at which other nodes may reach the first one, or
     first_variables  the environment variables with these, separated by commas, or
     first_command   a command of the shell that prints one
-    secret          by which nodes know each other, where the specification has no token to make it from
+    secret          with which nodes recognize each other, where the specification has no token to derive it from
     shared          whether all nodes have the same folder: then the others use folders within it, and leave their
                     reports there
 """

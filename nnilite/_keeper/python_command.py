@@ -56,7 +56,7 @@ def read_python_command(command: str, env: Mapping[str, str]) -> Optional[Python
 
 
 def describe_other_command(command: str) -> str:
-    """Return what is wrong with a command of which `read_python_command` makes nothing."""
+    """Return what is wrong with a command that `read_python_command` cannot read."""
     return "the trial command {!r} does not simply start Python; {}".format(command, _FOR_OTHERS)
 
 

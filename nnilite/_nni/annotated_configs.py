@@ -28,7 +28,7 @@ class ExpandedConfig:
 
 
 def expand(file: Path, output: Path | None = None) -> ExpandedConfig:
-    """Write the program with calls to a new folder, its search space into that, and a config beside the old one.
+    """Write the program with calls to a new folder, its search space into that, and a config next to the old one.
 
     Raises: ConfigError if there are no annotations or one cannot be expanded, Conflict if something is there already.
     """

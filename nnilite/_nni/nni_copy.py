@@ -22,7 +22,7 @@ from nnilite.foreign_files import open_below, save_stream
 from nnilite.records import ExperimentState
 
 Stamp = list[int]
-"""Size and time of a database, by which it is known whether it has changed."""
+"""Size and time of a database: if they are the same, it has not changed."""
 
 
 def stamp(directory: Path) -> Stamp:

@@ -70,7 +70,7 @@ def body_of(error: BaseException | None, status: int) -> dict[str, Json]:
 
 
 def explain_to_user(error: BaseException | None) -> BaseException | None:
-    """Return what an unexpected error is for the manager's own user: what the disk says is no secret from them."""
+    """Return an unexpected error as the manager's own user may see it: messages of the disk included."""
     if not isinstance(error, OSError) or not error.strerror:
         return error
     return NniliteError(explain_os_error(error))

@@ -122,7 +122,7 @@ def check_strict_object(value: Json, known: Sequence[str]) -> Object:
 
 
 def read_fields(value: Json, names: Sequence[str]) -> list[Json]:
-    """Return the values of exactly these fields of an object, all of which it must have. Raises: ConfigError."""
+    """Return the values of an object that must have exactly these fields. Raises: ConfigError."""
     given = check_strict_object(value, names)
     for name in names:
         if name not in given:

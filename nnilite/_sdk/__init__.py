@@ -1,7 +1,7 @@
-"""What trial code uses beside parameters and metrics. Each module is loaded with its first use.
+"""What trial code uses besides parameters and metrics. Each module is loaded with its first use.
 
 attribute_setting  sets what a trial says about itself
-metric_entries     keeps what JSON does not have beside the number of a reported dict
+metric_entries     keeps entries of a reported dict that JSON does not have
 safe_text          values and errors of the user's code as text
 worker_facts       says what trials run with on a host: Python and packages
 artifacts          tables, images, figures and texts of a trial, as files

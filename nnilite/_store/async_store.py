@@ -111,7 +111,7 @@ class AsyncStore:
         return {stream: size for stream, size in sizes.items() if size is not None}
 
     def _list_ranks(self, key: JobKey) -> list[str]:
-        """Return the streams of ranks of which there is output. Raises: OSError."""
+        """Return the streams of ranks that have output. Raises: OSError."""
         try:
             names = [path.name for path in (self._trials / _path(key, "rank-1")).parent.iterdir()]
         except (FileNotFoundError, NotADirectoryError):

@@ -127,7 +127,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
 
 def _refuse_foreign_files(path: Path) -> None:
-    """Refuse what a folder of another person may have, by which SQLite would change or delete files elsewhere.
+    """Refuse files in another person's folder that would make SQLite change or delete files elsewhere.
 
     Raises: StoreError.
     """

@@ -80,7 +80,7 @@ def _size_cure(path: Path) -> str:
 
 
 def _files_cure() -> str:
-    """Return what to do if this process may open no further file, of which SQLite does not tell; "" if it may."""
+    """Return what to do if this process cannot open another file, which SQLite does not say; "" if it can."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:

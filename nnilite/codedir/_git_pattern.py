@@ -170,7 +170,7 @@ def _make_piece(parts: list[str]) -> FixedPart:
 
 
 def _read_one(text: str, at: int) -> tuple[str, int]:
-    """Return what stands at a place for one character, and where the next begins."""
+    """Return what matches one character at a place, and where the next part begins."""
     if text[at] == "\\":
         if at + 1 == len(text):
             raise NoPattern("it ends in a backslash")

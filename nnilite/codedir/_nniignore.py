@@ -118,7 +118,7 @@ class IgnoreRules:
 
 
 def _read_rule(line: str) -> _Rule | None:
-    """Return the rule of a line; None for a comment, and for what is no pattern."""
+    """Return the rule of a line; None for a comment, and for what is not a pattern."""
     text = "" if line.startswith("#") else _without_end(line.removesuffix("\r"))
     leaves_out = not text.startswith("!")
     text = text if leaves_out else text[1:]

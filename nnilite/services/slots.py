@@ -154,7 +154,7 @@ class _Line:
 
 
 class _Part:
-    """What one file says. It is no dataclass: to import these takes longer than to define the classes of this file."""
+    """What one file says. Not a dataclass: importing those takes longer than defining the classes of this file."""
 
     def __init__(self, priority: int, held: Dict[str, Tuple[str, float]], line: _Line) -> None:
         self.priority = priority

@@ -397,7 +397,7 @@ DirPath = Annotated[Path, PathRule.DIRECTORY]
 GivenDirPath = Annotated[Path | str, PathRule.DIRECTORY]
 """The same for a field that programs set, as a text too; once it is checked it holds a Path."""
 KeyFile = Annotated[Path, PathRule.KEY]
-"""An existing private key, or one that ssh-agent has and of which the public half is there."""
+"""An existing private key, or one that ssh-agent has and whose public half exists."""
 AnyPath = Annotated[Path, PathRule.ANY]
 """A path that may be missing; relative to the YAML file's folder."""
 GivenPath = Annotated[Path | str, PathRule.ANY]

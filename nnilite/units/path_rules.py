@@ -99,7 +99,7 @@ class PathRule(Enum):
 
 
 def _describe_missing(what: str, path: Path) -> str:
-    """Return a sentence on a file or folder that is not there, with the name that was meant where one is much alike."""
+    """Return a sentence on a missing file or folder, with the name that was probably meant."""
     if path.exists():
         return f"{str(path)!r} is no {what}"
     import difflib  # a config without a mistake does not wait for it

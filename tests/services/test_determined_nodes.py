@@ -55,9 +55,7 @@ class TestNodesOnDetermined(NodeCases):
 
 def test_nodes_without_slots_are_refused_with_a_cure(make_bench):
     bench = make_bench(slots=0)
-    with pytest.raises(
-        ConfigError, match="cannot be more than 1 without slots, by which Determined spreads"
-    ) as refused:
+    with pytest.raises(ConfigError, match="cannot be more than 1 without slots, which Determined uses") as refused:
         bench._make(bench.context())
     assert refused.value.place.field == "distributed.nodes"
     bench._loop.close()

@@ -2,7 +2,7 @@
 
 _service      the service: submits, polls, cancels and removes
 _config       the fields of its section
-_credentials  who calls: a service principal, a managed identity, or whoever has run `az login`
+_credentials  who calls: a service principal, a managed identity, or the user of `az login`
 _calls        calls of Azure's library in threads, with time limits and repetitions; its errors in ours
 _workspace    the calls that are needed
 _checks       what can be known before anything starts: workspace, compute target, environment

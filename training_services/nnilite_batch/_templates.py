@@ -3,7 +3,7 @@
     qsub -N {name}[[ -q {queue}]] {options} script
 
 `{field}` becomes the field's value as words of the shell, quoted where it has to be, so that nothing of it is a
-command. What stands in `[[ ]]` is left out if one of its fields has no value.
+command. Text in `[[ ]]` is left out if one of its fields has no value.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def find_programs(templates: Sequence[str]) -> list[str]:
 
 
 def check_template(template: str, values: Mapping[str, Value], place: Place) -> None:
-    """Check a template. Raises: ConfigError for an unknown field, one without a value, or one that stands in quotes."""
+    """Check a template. Raises: ConfigError for an unknown field, one without a value, or one in quotes."""
     known = ", ".join(sorted(values))
     for name in sorted(find_fields(template)):
         if name not in values:

@@ -15,7 +15,7 @@ def check_nodes(config: DeterminedConfig, context: ServiceContext, gpus: int | N
     per_node = gpus if config.slots is None else config.slots
     if nodes_of(context) > 1 and not per_node:
         why = (
-            "cannot be more than 1 without slots, by which Determined spreads a trial over machines; set "
+            "cannot be more than 1 without slots, which Determined uses to spread a trial over machines; set "
             f"{GPU_OPTION} to the number of slots of a machine"
         )
         raise ConfigError(why, Place(field="distributed.nodes"))

@@ -13,7 +13,7 @@ from nnilite_dlc._log import DlcLog
 
 
 class DlcWatch(JobWatch[DlcJob]):
-    """One job. Lists do not show its pods, one of which has the log."""
+    """One job. Lists do not show its pods, and the log is that of a pod."""
 
     platform: ClassVar[str] = "DLC"
     log: DlcLog

@@ -27,7 +27,7 @@ def on_nodes(role: Role, job: Job, variable: str, first: str, offset: int = 0) -
     """Return a role whose pods are nodes of a trial.
 
     `variable`: the environment variable with the number of a pod within the role; `first`: the host name of the first
-    node, "" if the barrier of FrameworkController tells its address; `offset`: how many nodes are in the roles before.
+    node, "" if the barrier of FrameworkController provides it; `offset`: how many nodes are in the roles before.
     """
     distributed: dict[str, Json] = job.spec.get("distributed") or {}
     places: dict[str, Json] = {**distributed, "node_variable": variable, "node_offset": offset}
@@ -50,7 +50,7 @@ def check_replicas(replicas: int, nodes: int, place: str) -> None:
 
 
 def make_headless_service(metadata: Json) -> Json:
-    """Return the service by which the pods of a trial have names of their own, also before they are ready."""
+    """Return the service that gives the pods of a trial names, also before they are ready."""
     return {
         "apiVersion": SERVICES.api_version,
         "kind": SERVICES.kind,
@@ -69,7 +69,7 @@ def is_for_volcano(template: Json) -> bool:
 
 
 def make_pod_group(metadata: Json, nodes: int, queue: Json) -> Json:
-    """Return the group by which Volcano starts all pods of a trial or none."""
+    """Return the group that makes Volcano start all pods of a trial or none."""
     spec: dict[str, Json] = {"minMember": nodes, **({"queue": queue} if queue else {})}
     return {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind, "metadata": metadata, "spec": spec}
 

@@ -35,7 +35,7 @@ class LocalWatch:
     async def read(self, folder: AttemptFolder, name: str, work: Callable[[], T]) -> T:
         """Return what `work` finds in the folder. Raises: ServiceError where the disk is in trouble, or hangs.
 
-        If this is canceled, the look goes on, and the folder is set aside only if it hangs.
+        If this is canceled, the look continues, and the folder is set aside only if it hangs.
         """
         # Each trial is looked at so, and a thread of its own to wait for the one that looks would cost more than that.
         loop = asyncio.get_running_loop()

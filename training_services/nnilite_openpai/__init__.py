@@ -4,7 +4,7 @@ A trial is a job of OpenPAI's job protocol v2.
 
 _service   the service: submits, polls, cancels and removes
 _config    the fields of its section
-_template  a job of the user's own (openpaiConfig), of which the jobs of trials are made
+_template  a job of the user's own (openpaiConfig), from which the jobs of trials are made
 _roles     the task roles of a trial, wherever they were written
 _role_nodes  distributed trials: the instances of a task role are the nodes
 _convert   from a trial's job to a job of protocol v2

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class PaiWatch(JobWatch[PaiJob]):
-    """One job. Lists do not show its tasks, one of which has the log."""
+    """One job. Lists do not show its tasks, and the log is that of a task."""
 
     platform: ClassVar[str] = "PAI"
     log: TaskLog

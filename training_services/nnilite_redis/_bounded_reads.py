@@ -1,4 +1,4 @@
-"""Read what others write into Redis, up to sizes: whoever has the pool's password may write anything.
+"""Read what others write into Redis, up to limits of size: anyone who has the pool's password may write anything.
 
 The sizes are checked in Redis, by scripts, before anything is sent.
 """

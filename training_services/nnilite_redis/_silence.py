@@ -1,4 +1,4 @@
-"""Measure how long a party has been silent, counting only time in which it could have been heard.
+"""Measure how long a party has been silent, counting only the time in which Redis answered.
 
 Time in which Redis does not answer, or this process is stopped, does not count as silence.
 """

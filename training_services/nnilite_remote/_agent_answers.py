@@ -1,6 +1,6 @@
 """Reads what agents say of their machines. All of it is checked here.
 
-Whoever controls a machine answers as its agent, and no such answer may disturb the trials of other machines.
+Anyone who controls a machine can answer as its agent, and no such answer may disturb the trials of other machines.
 """
 
 from __future__ import annotations

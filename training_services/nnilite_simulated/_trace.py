@@ -23,7 +23,7 @@ _TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Trace:
-    """Prices and probabilities by row, each of which lasts `row_s` seconds."""
+    """Prices and probabilities by row; a row lasts `row_s` seconds."""
 
     row_s: float
     prices: tuple[float, ...]

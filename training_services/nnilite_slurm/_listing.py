@@ -201,7 +201,7 @@ def _epoch(text: str) -> float | None:
 
 
 def _whole(text: str) -> int | None:
-    """Return a number that stands in a text; None for anything else, such as a number without an end."""
+    """Return the number in a text; None for anything else, such as an endless number."""
     return int(text) if _WHOLE.fullmatch(text) else None
 
 

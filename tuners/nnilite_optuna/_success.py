@@ -50,7 +50,7 @@ class Success:
     def weigh(self, log_improvements: Vector, rows: Matrix) -> Vector:
         """Return scores of position rows that rank improvements by chance of success, too.
 
-        Beside a region that fails, tiny improvements are as good as one another, so that a model that is sure of all
+        Next to a region that fails, tiny improvements are as good as one another, so that a model that is sure of all
         that succeeds does not send every trial to where it fails.
         """
         if not len(self._failed):

@@ -153,7 +153,7 @@ def _continuous(key: ParameterKey, kind: str, values: Any) -> ParameterSpec:
 
 
 def _number(spec: ParameterSpec, value: Any) -> Any:
-    wrong = f"{_shown(spec.key)}: {value!r:.200} is no value of the {spec.type} {spec.values!r:.200}"
+    wrong = f"{_shown(spec.key)}: {value!r:.200} is not a value of the {spec.type} {spec.values!r:.200}"
     try:
         if _has_subspaces(spec):
             return [option["_name"] for option in spec.values].index(value["_name"])
