@@ -473,7 +473,7 @@ class Experiment:
         except KeyboardInterrupt:
             log.warning("Interrupted; stopping experiment %s.", self.id)
             self.stop()
-            if live is not None:  # the output must not say forever that trials run
+            if live is not None:  # or the output would go on saying that trials run
                 live.show(last=True)
             return None
         return bool(profile["state"] != ExperimentState.ERROR.value)
@@ -728,7 +728,7 @@ class Experiment:
             from nnilite._running import offline
 
             end = ExitStack()
-            # Several threads may do so at once: each may have the first one by then, so all of them stay open.
+            # Several threads may do so at once, and each may already use the first reader, so all of them stay open.
             folders.append((end.enter_context(offline.opened(self._entry)), end))
         return folders[0][0]
 

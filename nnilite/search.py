@@ -235,7 +235,7 @@ class Search:
             sequence, number = self._find_next_numbers()
             if self._first:
                 trial = self._start(self._first[0], sequence, begun)
-                del self._first[0]  # if its start could not be stored, it is still to be tried
+                del self._first[0]  # only now: if its start could not be stored, it stays in the list
                 return trial
             parameters = plain_value(self._tuner.generate_parameters(number))
             self._next_number = number + 1

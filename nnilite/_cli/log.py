@@ -199,7 +199,7 @@ def _print_both(manager: Client, options: argparse.Namespace) -> None:
 def _folder(options: argparse.Namespace, attempt: int) -> Path:
     entry = access.find(options, read_only=True)
     folder = _find_trial_folder(entry, options.trial)
-    # NNI has no attempts: the folder is that of its trial.
+    # NNI has no attempts, so the folder is the trial's.
     return folder if entry.origin else folder / str(attempt)
 
 

@@ -121,7 +121,7 @@ def _make_parser(name: str | None) -> Parser:
     )
     parser.add_argument("-v", "--version", action=_Version)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    # To import all commands takes longer than most of them run.
+    # Importing all commands takes longer than most of them run.
     if name in COMMANDS:
         module = importlib.import_module(f"nnilite._cli.{name}")
         groups = parser.add_subparsers(prog="nnictl", help=argparse.SUPPRESS, parser_class=Parser)

@@ -43,7 +43,7 @@ def _compared(folder: Path, attempt: StoredAttempt, check: IntegrityCheck) -> It
         yield Defect(place, f"its files cannot be read: {error}")
         return
     yield from _parameters(place, given, attempt)
-    # Without them, the manager has everything, and the folder's reports were removed.
+    # Without events, the manager has everything, and the reports were removed from the folder.
     if any(isinstance(event, (Reported, Attributed, Exited)) for event in events):
         yield from _metrics(place, events, check.metrics(attempt))
         yield from _attributes(place, events, check.attributes(attempt))

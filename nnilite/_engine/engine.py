@@ -365,7 +365,7 @@ class Engine:
                         )
                     )
                 elif isinstance(action, messages.Ask):
-                    # The ServiceError says that the experiment has stopped: these are not needed any more.
+                    # A ServiceError means that the experiment has stopped, so the answers are no longer needed.
                     with contextlib.suppress(ServiceError):
                         # A tuner that dies at the next call is rebuilt from the committed history, these included.
                         await self.do(self._proposed(action, answer))

@@ -91,7 +91,7 @@ class HybridService(TrainingService):
         self._aside = FailedMembers()
         self._queued = dict.fromkeys(self._members, 0)  # how many jobs waited there at the last poll
         self._refusals = MemberRefusals()
-        # Members that have taken a job of this experiment, so that their configs can work.
+        # Members that have taken a job of this experiment: their configs are known to work.
         self._taken: set[str] = set()
         self._full: dict[str, float] = {}  # members that had no room, and until when that counts
 

@@ -77,7 +77,7 @@ class ActiveTrial:
     delivered: float | None = None  # when events of the current attempt last came, in the same time
     running_since: float = 0.0
     not_before: float = 0.0  # the time before which it is not submitted
-    hidden: str = ""  # why the platform could not tell the state of its job, when it was asked last
+    hidden: str = ""  # why the platform could not report the state of its job when last asked
     busy: bool = False  # it is held back because the service had no room
     refusals: int = 0  # in a row, without a clear no
     lasting: int = 0  # likewise, those that hardly pass by themselves

@@ -40,7 +40,7 @@ class Candidate:
     share: Share = EVERYTHING
     held: int = 0  # trials that it has, without the one to be placed
     is_aside: bool = False  # it failed a short time ago
-    tried: int = 0  # how many earlier attempts of this trial it had
+    tried: int = 0  # how many earlier attempts of this trial ran on it
 
     @property
     def is_full(self) -> bool:

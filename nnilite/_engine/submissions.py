@@ -14,7 +14,7 @@ from nnilite.records import Attempt, Exited, JobState, Json, Trial, TrialState
 _BUSY_PAUSE_S = 1.0
 # A canceled trial is submitted up to so many times more, to learn from the answer whether its service has it.
 _CANCEL_TRIES = 3
-# A refusal that hardly passes by itself is final after this many in a row, which takes two minutes.
+# A refusal that is unlikely to pass is final after this many in a row, which takes two minutes.
 _LASTING_TRIES = 8
 
 
@@ -70,7 +70,7 @@ class Submissions:
 
     def _rerun(self, message: messages.Rerun) -> None:
         trial = message.trial
-        # Two requests may cross: the trial may be running again already.
+        # Two requests may overlap: the trial may already be running again.
         if trial.id in self._state.live or not trial.state.ended:
             return
         # Its result goes, too.

@@ -10,7 +10,7 @@ from nnilite._engine.submissions import Submissions
 from nnilite.records import CallKind, TrialState
 from nnilite.tuner import Call
 
-# So many parameters are asked for at once: the first of a thousand trials need not wait for the last one's.
+# Sets of parameters in one question: the first of a thousand trials need not wait for those of the last.
 _MOST_ASKED = 50
 
 

@@ -77,7 +77,7 @@ class RegistryEntry:
     damage: str = ""  # one sentence with a cure; "" if its files are whole
     # What Microsoft NNI left of it, if NNI has made it. `directory` is then the nnilite folder that represents it.
     origin: NniExperiment | None = None
-    remarks: Remarks = NO_REMARKS  # what people wrote; `name` is theirs if they renamed it
+    remarks: Remarks = NO_REMARKS  # tags, note and name that the user has given; `name` is that name, if there is one
     search: bool = False  # a Search in a Python program, without a manager
 
     @property

@@ -246,7 +246,7 @@ def _traceback(error: BaseException, call: dict[str, Any], root: str) -> Iterato
     """Yield the traceback without this program, with the names of files as the calling program has them."""
     import traceback
 
-    # A file of ours stands first, if it is there at all: the call from here.
+    # The first frame, if it is a file of ours, is the call from here.
     exception = traceback.TracebackException(type(error), error, error.__traceback__)
     for one in _chain(exception):
         kept = [frame for frame in one.stack if frame.filename not in (__file__, os.path.abspath(__file__))]

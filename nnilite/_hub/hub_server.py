@@ -99,7 +99,7 @@ def run(options: ManagerOptions, *, require_token: bool, ready: Callable[[str], 
 def _close_to_others(directory: Path) -> None:
     """Let only this user enter the folder: the token in it opens all experiments."""
     if directory.stat().st_mode & 0o077:
-        with contextlib.suppress(PermissionError):  # some network drives have no modes
+        with contextlib.suppress(PermissionError):  # some network drives have no file modes
             directory.chmod(0o700)
 
 

@@ -21,7 +21,7 @@ from .folder import Folder
 
 _ASKED = ("canceled", "interrupted")
 _LOST = ("machine", "fenced")
-# The end goes first and the proof last: wherever this stops, what remains is true, and it can be repeated.
+# The end is removed first and the proof last: wherever this stops, what remains is true, and it can be repeated.
 _TIDIED = ("exit", "metrics", "started", "lock", "delivered")
 _MAX_BYTES = 100_000_000
 TAKEN_CARE_OF = (0, 3, 5, 7)

@@ -37,7 +37,7 @@ class OtherNode(NodeRun):
         self._silent_s = 0.0
         self._linked_s = 0.0  # how long it had lived when it last had a connection
         self._hello: Dict[str, Any] = {}
-        # How much of the output of each rank and command the first node has, once it says so.
+        # How much of each rank's and command's output the first node has confirmed; None before that.
         self._sent: Optional[Dict[Tuple[str, int], int]] = None
         self._sent_states: Dict[int, Optional[int]] = {}
         self._over = False

@@ -42,7 +42,7 @@ class Preloaded:
             new.insert(0, name)
         if len(sys.modules) == len(self._names) + len(new):
             return new
-        return [name for name in sys.modules if name not in self._names]  # some others were removed
+        return [name for name in sys.modules if name not in self._names]  # without those that were removed
 
 
 class QuickExit:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MAX_STAT_BYTES = 65536
 # Where `stat_of` has the size of a process's memory, the end of its code, and between what its environment lies.
 _VIRTUAL_SIZE, _CODE_END, _ENV_START, _ENV_END = 20, 24, 47, 48
-# In the middle of execve a process has no environment yet; on a loaded machine that lasts some milliseconds.
+# During execve a process has no environment; on a loaded machine this lasts some milliseconds.
 _EXEC_S, _EXEC_LOOK_S = 1.0, 0.002
 
 
@@ -66,7 +66,7 @@ def stat_of(pid: int, proc: str = "/proc") -> List[str]:
         return []
 
 
-_boot: List[str] = []  # what `boot_id` has read: no process outlives its boot
+_boot: List[str] = []  # the id that `boot_id` has read, which stays the same for the life of a process
 
 
 def boot_id() -> str:

@@ -27,7 +27,7 @@ _GATHER_S = 0.05  # the pause between two requests
 _GATHER_FIRST_S = 0.25  # long enough to report a short trial by one request
 _BACKOFF_S = (0.1, 10.0)
 _LONGEST_LOOK_S = 5.0  # a longer time between two looks means that the process was stopped
-_MEASURED_FROM_S = 5.0  # nothing is measured of a shorter trial
+_MEASURED_FROM_S = 5.0  # shorter trials are not measured
 _LOOK_S = 0.2  # how often a waiting sender looks whether the manager has moved
 
 

@@ -65,7 +65,7 @@ class Saver:
         self._last_sentence = ""
         self._files: Dict[str, Dict[str, Any]] = {}  # what is in the storage, in the form of the list
         self._states: Dict[str, _State] = {}
-        self._listed: Dict[str, Dict[str, Any]] = {}  # what the list has
+        self._listed: Dict[str, Dict[str, Any]] = {}  # the entries of the list
         self._sent: Set[str] = set()  # the names of this attempt's files in the storage
         self._number = 0
         self._sender: Optional[ReportSender] = None

@@ -76,7 +76,7 @@ def _made(folder: str) -> bool:
 
 def _unpack(folder: str) -> None:
     draft = "{}.{}.new".format(folder, os.getpid())
-    os.makedirs(draft, mode=0o700)  # one that is there already may be another user's, in a folder such as /tmp
+    os.makedirs(draft, mode=0o700)  # fails if it exists: in a folder such as /tmp it may be another user's
     try:
         for name, data in _files().items():
             path = os.path.join(draft, *name.split("/"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 512
 _CHUNK_BYTES = 1 << 20
 _MOST_HEADER_BYTES = 64 << 10
-_MOST_HEADERS = 8  # entries that only extend the header of the next one, before it
+_MOST_HEADERS = 8  # entries in a row that only extend the header of the next one
 _MOST_SIZE_BYTES = 1 << 60
 _MOST_TIME_S = 1e11
 _MOST_ENTRIES = 200_000

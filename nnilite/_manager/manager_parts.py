@@ -76,7 +76,7 @@ class Publisher:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._dirty.wait(), _HOSTS_EVERY_S)
             self._dirty.clear()
-            if self.changes.has_readers:  # a new one reads the profile by itself, after it has subscribed
+            if self.changes.has_readers:  # a new reader asks for the profile itself, after it has subscribed
                 self.changes.publish(await profile())
             await asyncio.sleep(_PROFILE_EVERY_S)
 

@@ -116,7 +116,7 @@ class ManagerRun:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(asyncio.to_thread(self._guard.close), _CLOSE_TIMEOUT_S)
             await close(served, parts)
-            with contextlib.suppress(OSError):  # the tuner's process may have printed until it was ended
+            with contextlib.suppress(OSError):  # the tuner's process may have printed until its end
                 self._limits().look()
             # The lock, which shows others that this manager is alive, is given back right after the port.
             await server.end()
@@ -212,7 +212,7 @@ async def close(served: ServedExperiment, parts: assembly.Assembled) -> None:
     if left:
         log.warning("left behind: %s", "; ".join(left))
         served.files.write_left("; ".join(left))
-    # The last connection that may write puts the whole database into its main file; readers must be gone by then.
+    # The last writing connection moves the whole database into its main file, for which readers must be closed.
     parts.reader.close()
     parts.store.close()
 

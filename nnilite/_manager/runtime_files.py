@@ -35,7 +35,7 @@ class RuntimeFiles:
         about = {"state": state.value, "created": self.created, "ended": ended, "pid": os.getpid()}
         about |= {"port": self._address.port, "url": self._address.url, "mode": self._mode}
         about |= {"tls_cert": str(certificate.resolve()) if certificate else None}
-        # A viewer does not touch what the last stop has left on platforms.
+        # A viewer does not touch what the last stop left behind on platforms.
         if self._mode == "view":
             about |= {"left": find_manager_state(self._directory).left}
         if viewed is not None:

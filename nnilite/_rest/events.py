@@ -34,7 +34,7 @@ def parse_events(batch: Json) -> list[KeeperEvent]:
         raise ConfigError('the body must be {"events": [...]}', Place(field="events"))
     if len(events) > EVENTS_MAX:
         raise HttpRefusal(413, f"a batch has at most {EVENTS_MAX} events; {_CURE}")
-    # Values of metrics are texts of their own, whose content is not among the values of the body.
+    # Values of metrics are JSON texts, whose own values are not counted with those of the body.
     texts = [str(event.get("value")) for event in events if isinstance(event, dict) and "value" in event]
     if len(texts) > 1 and sum(map(count_containers, texts)) > MOST_VALUES:
         raise HttpRefusal(413, f"the metrics of a batch have at most {MOST_VALUES} lists and objects; {_CURE}")

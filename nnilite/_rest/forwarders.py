@@ -22,7 +22,7 @@ PROCESSES = Path("/proc")
 _SSH = ("sshd", "sshd-session", "sshd-auth", "ssh", "autossh", "dropbear", "dbclient", "plink", "putty", "tsh", "tmate")
 _PIPES = ("socat", "nc", "ncat", "netcat", "nc.openbsd", "nc.traditional", "stunnel", "stunnel4", "redir", "rinetd")
 _CONTAINERS = ("docker-proxy", "rootlessport", "rootlesskit", "slirp4netns", "pasta", "passt", "gvproxy")
-# For programs in a virtual machine, the one that runs it connects to this machine's own addresses.
+# The program that runs a virtual machine connects to this machine for the programs in it.
 _MACHINES = (
     *(f"qemu-system-{kind}" for kind in ("x86_64", "i386", "aarch64", "arm", "ppc64", "riscv64", "s390x")),
     *("qemu-kvm", "kvm", "VirtualBoxVM", "VBoxHeadless", "VBoxNetNAT", "vmware-vmx", "vmnet-natd", "vpnkit", "limactl"),

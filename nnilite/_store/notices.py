@@ -17,7 +17,7 @@ NOTICES = "notices"
 TEACHES_NOTHING = "searchFrom teaches the tuner nothing"
 """The begin of the sentence where no result of `searchFrom` could be taken."""
 
-_FIRST = 20  # trials that are looked at
+_FIRST = 20  # trials that are examined
 _SHOWN = 3  # names in a sentence
 
 

@@ -12,7 +12,7 @@ from nnilite._store.stored_values import read_stored_value
 BEFORE = "before it asked for its parameters"
 """Words of the sentence."""
 
-_FIRST = 50  # trials that are looked at; the first one of each host has said it
+_FIRST = 50  # trials that are examined; the first one of each host has the facts
 _LEAST_S = 0.3
 _LEAST_SHARE = 0.5
 _QUERY = (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nnilite.errors import StoreError
 
-_TRANSIENT = ("full", "disk I/O", "readonly", "unable to open")  # words of SQLite's messages on a disk in trouble
+_TRANSIENT = ("full", "disk I/O", "readonly", "unable to open")  # words in SQLite's messages about a failing disk
 _WRITTEN_AT_ONCE = 65536  # bytes; more than a page of the database, or its frame in the log
 
 

@@ -53,7 +53,7 @@ def main() -> int:
     if not is_alone(position.with_suffix(".lock")):
         return 0
     if tracker.name == "wandb":
-        # Its settings in the current folder, perhaps another person's, would name where the runs go, and the key.
+        # A settings file in the current folder, perhaps another person's, could redirect the runs and the key.
         os.chdir("/")
     runs = make_runs(tracker, config, directory)
     feed = Feed(directory / FILE_NAME, position, directory.name, runs)

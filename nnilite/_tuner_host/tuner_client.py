@@ -48,7 +48,7 @@ class TunerPlan:
     space: Json
     directory: Path  # the experiment's folder
     timeout_s: float = 3600.0  # for one call
-    constraints: Sequence[str] = ()  # on the parameters
+    constraints: Sequence[str] = ()  # on parameters, as expressions
     result_constraints: Sequence[str] = ()
     gpus: str = ""  # CUDA_VISIBLE_DEVICES
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 _LINES = 5
-_DOMINATES = 0.8  # a part with this share of its folder is named in the folder's stead
+_DOMINATES = 0.8  # a part with this share of its folder is named instead of the folder
 _ALIKE = 4  # folders that differ only in their numbers share a line from this many on
 _NUMBER = re.compile(r"[0-9]+")
 

@@ -44,7 +44,7 @@ _SHOWN = 80  # characters of an expression in an error
 _LONGEST = 2000  # characters of an expression
 _DEEPEST = 50  # levels of an expression
 _LARGEST = 1e300  # for intermediate results
-# Texts come first, so that a backquote in one of them quotes no name.
+# Texts come first, so that a backquote within a text does not quote a name.
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`([^`]+)`""")
 
 _ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {

@@ -317,7 +317,7 @@ def _find_normal_fault(kind: ParameterKind, mu: float, sigma: float, q: float | 
         return f"sigma must be above 0, not {sigma:g}"
     if kind.log and mu + 10 * sigma > 700:
         return f"mu and sigma describe the logarithm for {kind.value}; exp({mu + 10 * sigma:g}) is too large"
-    # A logarithm of ten deviations is a number that hardly anybody ever gets, and that needs no step.
+    # Three deviations of a logarithm: a number at ten is hardly ever drawn, and needs no step.
     return _step_fault(q, math.exp(mu + 3 * sigma) if kind.log else abs(mu) + 10 * sigma)
 
 

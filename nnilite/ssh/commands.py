@@ -59,7 +59,7 @@ def run_command(
 
 
 def _send(channel: Any, given: bytes | Path, deadline: float) -> None:
-    # A command that ends without reading closes its input; what it has said of that comes with its output.
+    # A command that ends without reading closes its input; its output says why.
     with contextlib.suppress(BrokenPipeError):
         if isinstance(given, Path):
             with given.open("rb") as file:

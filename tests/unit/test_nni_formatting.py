@@ -137,9 +137,9 @@ def test_what_is_no_search_space_gets_a_sentence(nni: ModuleType, space: Any, sa
     ("parameters", "said"),
     [
         ({}, "n is missing"),
-        ({"n": {"_name": "x"}}, "no value of the choice"),
+        ({"n": {"_name": "x"}}, "not a value of the choice"),
         ({"n": {"_name": "c", "size": "a"}}, r"n\.in is missing"),
-        ({"n": 3}, "no value of the choice"),
+        ({"n": 3}, "not a value of the choice"),
     ],
 )
 def test_parameters_outside_the_space_get_a_sentence(nni: ModuleType, parameters: Any, said: str) -> None:

@@ -25,7 +25,7 @@ _EXPLAIN_PAUSE_S = 15.0
 """A scheduler is asked at most so often why jobs wait: that is work for it."""
 _HISTORY_PAUSE_S = 10.0
 
-# Each has the folder of all files as $1, but PROGRAMS.
+# Each but PROGRAMS gets the folder of all files as $1.
 _script = partial(read_script, __file__)
 PROGRAMS, SUBMIT, CANCEL, RUN = map(_script, ("programs", "submit", "cancel", "run"))
 

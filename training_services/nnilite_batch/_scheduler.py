@@ -54,7 +54,7 @@ class Scheduler:
     patterns: BatchPatterns
     states: Mapping[str, str]  # from `waiting`, ... to a pattern that matches its words for it; the first one counts
     values: Mapping[str, str] = field(default_factory=dict)  # values of further fields in templates
-    job_variable: str = ""  # has the job's id, in a job
+    job_variable: str = ""  # the variable with the job's id, within a job
     numbers: Mapping[str, str] = field(default_factory=dict)  # what its states are called, where it prints numbers
 
 

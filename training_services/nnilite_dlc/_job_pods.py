@@ -30,7 +30,7 @@ def spread(config: DlcConfig, context: ServiceContext) -> DlcConfig:
         why = f"is {config.pod_count}, but distributed.nodes is {nodes}; remove it"
         raise ConfigError(why, Place(field="podCount"))
     if config.local_storage_mount_point is None:
-        # The keeper that distributed trials need is larger than all that DLC takes with a job.
+        # The keeper that distributed trials need is larger than what DLC accepts with a job.
         why = (
             "is needed for distributed, whose keeper is too large to travel in a job of DLC; set it, nasDataSourceId "
             "and containerStorageMountPoint"

@@ -86,7 +86,7 @@ class Judge:
         if judged.state.ended:
             memory.end = judged
             if judged.state is JobState.LOST and any(map(is_alive, facts.pods)):
-                self.delete(content)  # the other roles would go on beside the next attempt
+                self.delete(content)  # or the other roles would run at the same time as the next attempt
         return judged
 
     def _found(self, facts: Facts) -> JobStatus:

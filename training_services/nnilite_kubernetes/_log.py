@@ -105,7 +105,7 @@ class PodLog:
                         if not self._lock.wait_for(self._has_room, _UNREAD_S):
                             return
                         take(line)
-        except ApiError as error:  # not started yet, gone, or broken off: the next look goes on where this one was
+        except ApiError as error:  # not started yet, gone, or broken off: the next look continues from here
             log.debug("the log of %s cannot be followed now: %s", self._place[1], error)
             if error.status == 400:
                 self._next = 0.0  # the container has not started: the next look may find that it has

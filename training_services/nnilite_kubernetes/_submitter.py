@@ -35,7 +35,7 @@ class Submitter:
         self._context = context
         self._namespace = config.namespace
         self.deliverer = Deliverer(service, kind, config, context)
-        self._refused = 0  # times in a row for a quota, or for what the whole namespace lacks
+        self._refused = 0  # refusals in a row because of a quota, or of something that the whole namespace lacks
         self._full = (0.0, "")  # until when nothing is submitted, and why
         self._busy = threading.Lock()
         self._unsure: set[str] = set()  # jobs that the cluster may have, as nothing clear was heard of their submission

@@ -25,7 +25,7 @@ _TRAINJOBS = FLAVORS["trainer"].resource
 _GROUP, _VERSION = _TRAINJOBS.group, _TRAINJOBS.version
 RUNTIMES = Resource(_GROUP, _VERSION, "trainingruntimes", "TrainingRuntime")
 CLUSTER_RUNTIMES = Resource(_GROUP, _VERSION, "clustertrainingruntimes", "ClusterTrainingRuntime")
-_STEP = "trainer.kubeflow.org/trainjob-ancestor-step"  # a label: which part of a TrainJob a replicated Job is for
+_STEP = "trainer.kubeflow.org/trainjob-ancestor-step"  # a label: the part of a TrainJob that a replicated Job runs
 _NODE = "node"  # the name that Trainer wants for the container that trains, and the usual one of its replicated Job
 _RUNTIME = Place(field="runtime")
 _INDEX = "JOB_COMPLETION_INDEX"

@@ -279,7 +279,7 @@ async def _start_process(
     keeper: Path, log_file: Path
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
     """Start the server, and connect its standard output. Raises: OSError."""
-    # The event loop takes what comes by a socket in one round, by a pipe of a subprocess in two.
+    # The event loop reads a socket in one round, and a subprocess pipe in two.
     ours, theirs = socket.socketpair()
     with theirs:
         reader, writer = await asyncio.open_connection(sock=ours, limit=_MOST_LINE_BYTES)

@@ -435,7 +435,7 @@ def _was_begun(looks: FolderLooks, directory: Path, host: str) -> bool:
 
     try:
         return bool(looks.look(str(directory), "begun", begun))
-    except FolderHangs:  # assume so: the job keeps what it holds
+    except FolderHangs:  # assume that it still runs: the job keeps what it holds
         return True
 
 

@@ -185,7 +185,7 @@ class Pai:
         if server is None:
             try:
                 server = self._log_servers[origin] = self._client(origin, Credential())
-            except ConfigError as error:  # it is PAI's word, not the user's
+            except ConfigError as error:  # the value comes from PAI, not from the user
                 raise Outage(str(error)) from error
             while len(self._log_servers) > _MOST_LOG_SERVERS:
                 await self._log_servers.pop(next(iter(self._log_servers))).close()

@@ -68,7 +68,7 @@ class RayWatch(JobWatch[Found]):
         self.url = needs.page(self.name)
         self._session = str(handle.get("session") or "")
         self._session_is_over = False
-        self._given_up: Found | None = None  # the result that Ray has given up, to be returned once more
+        self._given_up: Found | None = None  # the result for a job that Ray has given up, to be returned again
         self._has_ender = False
 
     async def fetch(self) -> Found:
@@ -168,7 +168,7 @@ class RayWatch(JobWatch[Found]):
         try:
             await self.log.follow()
         except Problem as problem:
-            # The log is on the node, and is gone with it.
+            # The log is on the node, and is lost with it.
             if not convert.was_lost(job) and not late:
                 raise
             log.warning("cannot read the log of %s; using Ray's own report: %s", self.name, problem)

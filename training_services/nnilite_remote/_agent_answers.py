@@ -125,4 +125,4 @@ def _read_whole(value: object) -> int:
 def _read_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return value if abs(value) <= _MOST else None  # NaN is not
+    return value if abs(value) <= _MOST else None  # NaN fails the comparison

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 LOST_S = 90.0
 """Silence of a machine after which its part is replaced: a little more than the first node waits for it."""
 
-_STEADY_S = 300.0  # how long a part runs at least where nothing is wrong with its machine
+_STEADY_S = 300.0  # a part that ran this long shows that its machine is fine
 _LONGEST_PAUSE_S = 1800.0
 _TAKEN_S = 30.0  # from the moment a drill takes a node until another one may come
 _AGAIN_S = 10.0  # after a start that has failed, and while trials wait for machines

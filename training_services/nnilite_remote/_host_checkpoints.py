@@ -23,7 +23,7 @@ from nnilite_remote._machine import Machine
 log = logging.getLogger(__name__)
 
 _TRIES = 3
-_ROOM_S = 30.0  # after that time it is seen whether this machine has room by now
+_ROOM_S = 30.0  # how long to wait before checking again whether this machine has room
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class HostCandidate:
     own_pids: AbstractSet[int] = frozenset()
     jobs: Mapping[str, Sequence[int]] = field(default_factory=dict)  # running here, with the GPUs of each
     slot_wait: str = ""  # whom the job waits for there, where experiments share the slots; "" if it has not asked
-    rank: int = 0  # lower ones first: below 0 what the job needs is here, above 0 it was lost here before
+    rank: int = 0  # lower ones first: below 0 if what the job needs is here, above 0 if it was lost here before
 
 
 @dataclass(frozen=True)

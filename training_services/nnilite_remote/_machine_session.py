@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 _ANSWER_S = 15.0
 _THREADS = 6
-_CHANNELS_SEEN = 4096  # far more than can be closed here and still on their way there
+_CHANNELS_SEEN = 4096  # far more than can be closed here while the other side does not know it yet
 TRANSFER_S = 3600.0
 """How long moving a file or a folder may take."""
 

@@ -54,7 +54,7 @@ class _TunnelCaller:
         self._channel = channel
         self._pending = b""
         self._loop = asyncio.get_running_loop()
-        self.until_s = self._loop.time() + _PROOF_S  # when it has to have proven itself
+        self.until_s = self._loop.time() + _PROOF_S  # by when it must have proven itself
         self._news = asyncio.Event()
         channel.settimeout(0.0)
         channel.in_buffer.set_event(self)

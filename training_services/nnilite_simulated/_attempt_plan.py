@@ -75,7 +75,7 @@ def made_plan(
     start_s, step_s, first = times
     group = group or WorkerGroup()
     machines = dict.fromkeys(range(group.workers), 0)  # by worker: how many were lost before this one
-    absent: dict[int, tuple[float, int]] = {}  # by worker: when its next machine is there, and the number of that one
+    absent: dict[int, tuple[float, int]] = {}  # by worker: when its next machine arrives, and that machine's number
     now_s, left = begin_s, len(curve) - first
     moments: list[float] = []
     phases: list[list[float]] = []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 0.15  # standard deviation of a mutation, as a share of the parameter's range
 _FRESH = 0.1  # share of mutations that draw a new value from the whole range
-_MORE = 0.3  # chance to mutate another parameter too, again and again
+_MORE = 0.3  # chance to mutate one more parameter, after each mutation
 
 
 class EvolutionTuner(LearningTuner):

@@ -271,7 +271,7 @@ class BOHBTuner(BudgetTuner):
     def _restart(self) -> None:
         super()._restart()
         self._results: dict[float, list[Point]] = {}
-        self._shown: dict[int, Point] = {}  # to the model as running, by identity
+        self._shown: dict[int, Point] = {}  # points that the model has been shown as running, by identity
         self._modelled: float | None = None
         others = len(self.space.parameters) + 1
         good = others if self._least_good is None else self._least_good

@@ -37,7 +37,7 @@ class Posterior:
         self._failed: list[Vector] = []
         self._failures: Counter[bytes] = Counter()  # by row
         self._plain: dict[int, tuple[int, Fit]] = {}  # of objectives, to so many results: with the losses as they are
-        self._fits: dict[int, tuple[int, Fit]] = {}  # likewise: the likelier one of this and that with bent losses
+        self._fits: dict[int, tuple[int, Fit]] = {}  # likewise: the likelier fit, of plain or of transformed losses
         self._limit_fit: tuple[int, list[KernelParameters]] | None = None  # likewise, of each result constraint
         self._chosen: tuple[int, list[int]] | None = None  # of so many points, the numbers of those that count
         self.results = 0

@@ -144,7 +144,7 @@ def find_percentile(ascending: Sequence[float], percentile: float) -> float:
     low = min(math.floor(place), len(ascending) - 1)
     left, right = ascending[low], ascending[min(low + 1, len(ascending) - 1)]
     share = place - low
-    # From the nearer side: so equal neighbours give exactly their value.
+    # Computed from the nearer side, so that equal neighbours give exactly their value.
     return right - (right - left) * (1.0 - share) if share >= 0.5 else left + (right - left) * share
 
 

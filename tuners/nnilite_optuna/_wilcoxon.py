@@ -55,7 +55,7 @@ class WilcoxonAssessor(Assessor):
         self._best: dict[int, float] = {}  # the results of the best completed trial, by step
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
-        if len(trial_history) <= self._shown.get(trial_job_id, 0):  # it has begun again
+        if len(trial_history) <= self._shown.get(trial_job_id, 0):  # the trial has started again
             self._forget(trial_job_id)
         if trial_job_id not in self._trials:
             self._trials[trial_job_id] = self._study.ask()

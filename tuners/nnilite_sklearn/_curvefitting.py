@@ -50,10 +50,10 @@ class CurvefittingAssessor(Assessor):
         self._curves: dict[str, list[tuple[int, float]]] = {}  # curves of running trials: (epoch, signed result)
         self._lengths: dict[str, int] = {}
         self._best: float | None = None  # best result of completed trials
-        self._course: dict[int, float] = {}  # the results of that one, by epoch
+        self._course: dict[int, float] = {}  # the results of the best trial, by epoch
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
-        if len(trial_history) <= self._lengths.get(trial_job_id, 0):  # it has begun again
+        if len(trial_history) <= self._lengths.get(trial_job_id, 0):  # the trial has started again
             self._forget(trial_job_id)
         curve = self._curves.setdefault(trial_job_id, [])
         known = self._lengths.get(trial_job_id, 0)
@@ -125,7 +125,7 @@ def _fit(family: Callable[..., Any], start: list[float], x: Any, level: Any, lat
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # fits whose uncertainty cannot be estimated
             found, _ = curve_fit(family, x, level, p0=start, sigma=1.0 / late, maxfev=400)
-    except RuntimeError:  # no fit in that many tries
+    except RuntimeError:  # the fit has not converged
         return None
     return found
 

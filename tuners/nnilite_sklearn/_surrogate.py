@@ -62,7 +62,7 @@ class SurrogateTuner(LearningTuner):
         self._cube: Cube = Cube(self.space)
         self._ended: list[Point] = []  # with a value, or known to be poor
         self._rows: list[Vector] = []  # their positions
-        self._failed: list[Vector] = []  # the positions of those that ended without a result
+        self._failed: list[Vector] = []  # the positions of trials that ended without a result
 
     def _closed(self, point: Point) -> None:
         import numpy as np

@@ -116,7 +116,7 @@ class ThisMachine(LoginHost):
                     env=dict(os.environ if self._environment is None else self._environment),
                     start_new_session=True,
                 )
-            except OSError as error:  # no more processes or files, for the moment
+            except OSError as error:  # no free process or file descriptor at the moment
                 raise ServiceError(f"no command can be started now: {error.strerror or error}") from error
             try:
                 data = given if isinstance(given, bytes) else None

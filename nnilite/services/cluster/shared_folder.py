@@ -29,7 +29,7 @@ NOTE_MAX_BYTES = 1_000_000
 """A larger file in the place of a note was put there by the trial, and is never fetched."""
 _MOST_MESSAGE_CHARS = 1000
 _CACHE_DAYS = "30"
-_READ_S = "25"  # for pieces of files, less than a command may take at all
+_READ_S = "25"  # for pieces of files; less than the time limit of a command
 _SHOW_S = "8"  # for a file that a person wants to see; less than the manager waits
 _KNOWN = 3
 

@@ -36,7 +36,7 @@ class WatchedJobs:
         self._readers: dict[str, AttemptReader] = {}
         self._cancels: dict[str, tuple[float, float]] = {}  # by job: when it was asked first, and last
         self._looking = asyncio.Lock()
-        self._silent_s = 0.0  # when the scheduler was last found not to answer
+        self._silent_s = 0.0  # when the scheduler last failed to answer
 
     def __len__(self) -> int:
         return len(self._watches)

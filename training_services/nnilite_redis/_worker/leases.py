@@ -15,7 +15,7 @@ from nnilite_redis._worker import guard
 
 log = logging.getLogger(__name__)
 
-_SHARE = 0.75  # share of the period after which a trial must have been stopped
+_SHARE = 0.75  # a trial must have been stopped after this share of the period
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class WorkerOptions:
     address: RedisAddress
     prefix: str
     folder: Path
-    name: str = ""  # the one in the folder, or a new one, if it is not given
+    name: str = ""  # if not given: the one stored in the folder, or a new one
     processors: int = 2
     labels: Sequence[str] = ()
     gpus: GpuRules = field(default_factory=GpuRules)

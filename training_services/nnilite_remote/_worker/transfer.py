@@ -116,7 +116,7 @@ def _part(cache: str, stem: str) -> tuple[BinaryIO, str]:
 def _size(path: str) -> int:
     try:
         return os.path.getsize(path)
-    except FileNotFoundError:  # another transfer has just come to its end
+    except FileNotFoundError:  # another transfer has just finished
         return 0
 
 
