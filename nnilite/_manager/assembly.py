@@ -338,7 +338,7 @@ def _pack(known_notes: set[str], *of: Any, progress: codedir.Progress | None) ->
     package = codedir.pack(*of, progress=progress)
     for note in package.notes:
         if note not in known_notes:
-            log.warning("of the code, %s", note)
+            log.warning("trial code: %s", note)
     known_notes.update(package.notes)
     return package
 

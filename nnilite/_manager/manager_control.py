@@ -122,7 +122,7 @@ class ManagerControl:
         if self._is_elastic and live.attempt is not None and live.attempt.handle is not None:
             handle = live.attempt.handle
             await self._engine.caller.ask(lambda service: service.take_node(handle))
-            log.info("trial %s loses a node by a drill", trial)
+            log.info("trial %s loses a node to a drill", trial)
             return record
         await self._engine.do(messages.Interrupt(trial, self._engine.now()))
         log.info("trial %s is interrupted by a drill", trial)
@@ -146,7 +146,7 @@ class ManagerControl:
             )
         handle = live.attempt.handle
         await self._engine.caller.ask(lambda service: service.scale(handle, workers))
-        log.info("trial %s was asked to have %d workers", trial, workers)
+        log.info("trial %s: %d workers were requested", trial, workers)
         return found
 
     async def rerun(self, ids: Sequence[str], state: TrialState | None) -> Sequence[Trial]:

@@ -77,7 +77,7 @@ async def record_start(directory: Path, config: CheckedConfig, over: asyncio.Eve
         try:
             _record(directory, config, began)
         except (OSError, DamagedFile, UnreadableFile) as error:
-            log.warning("what runs here cannot be recorded: %s", error)
+            log.warning("the provenance cannot be recorded: %s", error)
         with contextlib.suppress(RuntimeError):  # the manager has ended without it
             loop.call_soon_threadsafe(finished.set)
 
@@ -85,7 +85,7 @@ async def record_start(directory: Path, config: CheckedConfig, over: asyncio.Eve
     try:
         threading.Thread(target=record, name="provenance", daemon=True).start()
     except RuntimeError as error:  # this process may have no more threads
-        log.warning("what runs here cannot be recorded: %s", error)
+        log.warning("the provenance cannot be recorded: %s", error)
         return
     ends = [asyncio.create_task(one.wait()) for one in (finished, over)]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

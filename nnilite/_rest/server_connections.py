@@ -278,7 +278,7 @@ class RestServer(HTTPServer):
         now = time.monotonic()
         if now - self._logged_s >= _TELL_EVERY_S:
             log.warning(
-                "%d connections are open, and %d that asked nothing were closed for others: %s",
+                "%d connections are open, and %d idle ones were closed for others: %s",
                 *(len(self._open), self._spared, what),
             )
             self._logged_s, self._spared = now, 0

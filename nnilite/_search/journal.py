@@ -305,7 +305,7 @@ class _Lock:
                 if waited_s > _TELL_S and not has_logged:
                     has_logged = True
                     place = self._path.parent
-                    log.warning("waiting for %s, which works at the search in %s", describe_holder(holder), place)
+                    log.warning("waiting for %s, which is using the search in %s", describe_holder(holder), place)
                 time.sleep(_POLL_S)
             else:
                 return

@@ -116,7 +116,7 @@ class Loop:
         interrupt = error if isinstance(error, KeyboardInterrupt) else None
         if interrupt:
             log.warning(
-                "interrupted; waits for %d trials that run in threads, which end at their next report or when the "
+                "interrupted; waiting for %d trials that run in threads, which end at their next report or when the "
                 "function returns. Another Ctrl-C leaves them",
                 len(running),
             )

@@ -46,7 +46,7 @@ async def _keep_running(spec: SupervisedProcess, over: asyncio.Event) -> None:
             process = await _started(spec)
         # The disk may be full, or the manager out of files.
         except OSError as error:
-            log.error("%s cannot be fed now: %s", spec.title, error)
+            log.error("%s cannot be started now: %s", spec.title, error)
         else:
             if await _within(over, process.wait()):
                 await _finish(process, spec)

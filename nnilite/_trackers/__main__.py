@@ -58,7 +58,7 @@ def main() -> int:
     runs = make_runs(tracker, config, directory)
     feed = Feed(directory / FILE_NAME, position, directory.name, runs)
     feed.open()
-    log.info("%s is fed", tracker.name)
+    log.info("sending trials to %s", tracker.name)
     while not is_over():
         feed.step()
     feed.step()

@@ -274,7 +274,7 @@ def test_a_second_ctrl_c_ends_a_script_whose_threads_cannot_be_stopped(tmp_path:
         eventually(lambda: (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text(), 60)
         os.killpg(program.pid, signal.SIGINT)
         assert program.stderr is not None
-        assert "waits for 1 trials that run in threads" in program.stderr.readline()
+        assert "waiting for 1 trials that run in threads" in program.stderr.readline()
         os.killpg(program.pid, signal.SIGINT)
         out, err = program.communicate(timeout=60)
     assert (program.returncode, out, err) == (0, "['USER_CANCELED']\n", "")

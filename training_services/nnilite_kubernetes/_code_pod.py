@@ -95,7 +95,7 @@ def _send(execution: Execution, files: Mapping[str, tuple[Path, str]]) -> None:
         raise ExecError(f"it answers {json.dumps(missing):.200}")
     for name in dict.fromkeys(missing):
         path, _ = files[name]
-        log.info("%s goes to the volume (%d bytes)", name, path.stat().st_size)
+        log.info("writing %s to the volume (%d bytes)", name, path.stat().st_size)
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 execution.send(chunk)

@@ -190,7 +190,7 @@ class ForkServerClient:
                 while line := await reader.readline():
                     self._read_event(line)
             except (OSError, ValueError) as error:  # the next call starts another one
-                log.warning("the fork server is not understood any more: %s", error)
+                log.warning("the fork server's messages cannot be read any more: %s", error)
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(ServiceError(f"the fork server has ended: see {self._log_file}"))

@@ -116,7 +116,7 @@ class Mailbox:
             head = None
         if not isinstance(head, dict):
             if self._may_tell():
-                log.warning("messages to %s make no sense", self.party)
+                log.warning("there are invalid messages to %s", self.party)
             return
         message = PoolMessage(head, fields.get(b"data") or b"")
         if message.text("answer"):
@@ -144,7 +144,7 @@ class Mailbox:
         except Exception as error:
             # Whoever has the pool's password may have written this message, and it may hold anything.
             if self._may_tell():
-                log.warning("messages to %s make no sense", self.party, exc_info=error)
+                log.warning("there are invalid messages to %s", self.party, exc_info=error)
             answer = PoolMessage({"error": f"{self.party.replace(':', ' ')} cannot answer this message"})
         sender, number = message.text("from"), message.text("ask")
         if answer is None or not (sender and number):
