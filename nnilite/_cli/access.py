@@ -70,7 +70,7 @@ def find_with_folder(options: argparse.Namespace) -> RegistryEntry:
 
 
 def _find_below(folder: Path, experiment: str) -> Path | None:
-    """Return the folder of an experiment with this id, or its start, among those in a folder. Raises: Conflict."""
+    """Return the folder of an experiment with this id or prefix, among those in a folder. Raises: Conflict."""
     if not registry.is_id(experiment):
         return None
     if (folder / experiment).is_dir():

@@ -284,7 +284,7 @@ def test_a_link_out_of_the_code_is_a_warning_of_the_dry_run_and_of_the_start(wri
     assert "No errors and 1 warning. Nothing was started" in out
     assert _done("create", "-c", config, "-p", 0, "-f")[0] == 0
     log = (_only().directory / "log" / "manager.log").read_text()
-    assert log.count("of the code, data is left out: it is a link to ") == 1
+    assert log.count("trial code: data is left out: it is a link to ") == 1
 
 
 def test_a_space_that_a_tuner_refuses_has_its_line(write: Write) -> None:
