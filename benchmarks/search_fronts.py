@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.search_front_problems import BY_NAME, PROBLEMS, Problem, Values, goal, hypervolume
-from benchmarks.search_shares import read_runs, share
+from benchmarks.search_shares import read_runs, share, write_page
 from nnilite import Search
 
 BASELINE = "optuna NSGAII"
@@ -85,7 +85,7 @@ def missing(job: Job) -> list[float]:
 def report(runs: dict[Job, list[float]]) -> str:
     """Return the tables of all solvers that have run. Compared are the seeds that two have in common."""
     parts = [("Problems on which Auto was developed", DEVELOPED), ("Held-out problems", HELD_OUT)]
-    return "\n\n".join(f"## {title}\n\n" + "\n".join(report_part(runs, names)) for title, names in parts)
+    return "\n\n".join(f"### {title}\n\n" + "\n".join(report_part(runs, names)) for title, names in parts)
 
 
 def report_part(runs: dict[Job, list[float]], names: Sequence[str]) -> list[str]:
@@ -159,7 +159,7 @@ def tabulate(title: str, names: Sequence[str], means: dict[str, Values]) -> list
     return lines
 
 
-INTRODUCTION = """# Several objectives
+ABOUT = """# Several objectives
 
 This page compares [Auto](../auto.md) and [NSGA2](../nsga2.md) with Optuna 5's samplers, which have their default
 arguments, on published problems with several objectives: ZDT1, 2, 3, 4 and 6 (Zitzler, Deb, Thiele, 2000); DTLZ1, 2, 5
@@ -172,16 +172,6 @@ mean of their ratios over the problems, with a 95 % interval from resampling pro
 To repeat it, run `python -m benchmarks.search_fronts --write` in a checkout. It uses one process, and takes a quarter
 of an hour of processor time for three seeds. `optuna TPE` is Optuna's multi-objective TPE. `optuna GP` needs
 `pip install torch`; it takes five more minutes for each seed (`--gp-seeds`), and therefore has 50 results only.
-
-For half of its proposals, Auto places the reference point of the hypervolume beyond the worst results; for the other
-half, beyond the front by a tenth of the front's extent. When all proposals used the distant point, as before, 1.7, 2.2
-and 1.3 times as much was missing after 25, 50 and 100 results on the first seven problems (two seeds), and 1.0, 1.2 and
-1.2 times as much on seven held-out ones: the four below, Kursawe's, Viennet's and a four-bar truss. Measured from a
-point near the true front, so that only its neighbourhood counts, these ratios are 1.7, 2.1 and 1.4, and 1.1, 1.4 and
-1.3. The near point does not help where there are many local fronts: on Kursawe's problem 0.13 is missing after 50
-results (0.05 before), and on ZDT4 0.25 (0.20 before). Using the distant point for three proposals in four does not
-help: 1.2 times as much is missing after 50 results (first seven problems, two seeds).
-
 """
 
 
@@ -206,7 +196,7 @@ def main(arguments: list[str]) -> int:
     text = report(runs)
     print(text)
     if options.write:
-        PAGE.write_text(INTRODUCTION + text + "\n", "utf-8")
+        write_page(PAGE, ABOUT, text)
     return 0
 
 

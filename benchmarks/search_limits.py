@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.search_shares import share
+from benchmarks.search_shares import share, write_page
 from nnilite import Search
 
 BASELINE = "optuna TPE"
@@ -188,7 +188,7 @@ def report(found: dict[str, NDArray[np.float64]], scales: list[tuple[float, floa
     return "\n".join(lines)
 
 
-INTRODUCTION = f"""# Constraints on results
+ABOUT = f"""# Constraints on results
 
 This page uses published benchmark problems for [constraints on results](../../result-constraints.md), with
 {RESULTS[-1]} results each, one trial at a time. The regret is that of the best feasible result so far: 0 for the best
@@ -200,7 +200,6 @@ ratio of the mean regrets of two tuners, after adding 0.001 to each, averaged ov
 The last three problems of the second table were held out: they were not looked at while the tuner was developed.
 
 To repeat it, run `python -m benchmarks.search_limits --write` in a checkout. It uses one process.
-
 """
 
 
@@ -224,7 +223,7 @@ def main(arguments: list[str]) -> int:
     text = report(found, scales, options.seeds)
     print(text)
     if options.write:
-        PAGE.write_text(INTRODUCTION + text + "\n", "utf-8")
+        write_page(PAGE, ABOUT, text)
     return 0
 
 
