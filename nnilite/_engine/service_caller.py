@@ -94,7 +94,7 @@ class ServiceCaller:
         self._reader = ReportReader(service, inbox)
         self._looks = ServicePoller(service, self.choice, inbox, job, self._reader, follow)
         self._calls = CallQueue()
-        self._refused: list[messages.Submit] = []  # for want of room, which ended jobs may still have
+        self._refused: list[messages.Submit] = []  # because there was no room, which ended jobs may still take up
         self._submitting, self._changing, self._looking = (SlowCalls(wake.event.set) for _ in range(3))
         self._removing = asyncio.Lock()
         self._wake = wake

@@ -68,7 +68,7 @@ def find_served_address() -> str | None:
 
 def make_application(hub: Hub, token: str, options: ManagerOptions, *, require_token: bool = False) -> RestApplication:
     """Return the page's server, which follows the rules of a manager's."""
-    # A proxy's requests come from this machine, whoever sends them, so the address proves nothing.
+    # A proxy's requests come from this machine, no matter who sent them, so the address proves nothing.
     behind_proxy = bool(options.url_prefix.strip("/"))
     page_name = new_page_name(options.host, has_tls=options.tls_cert is not None, prefix=options.url_prefix)
     settings = ServerOptions(

@@ -358,7 +358,7 @@ class EnclosedFolder:
 
 def _open_without_links(root: str) -> int:
     above, name = os.path.split(root)
-    # Whoever may only pass through the folder above can open it for that alone.
+    # A user who may only traverse the folder above can open it with O_PATH alone.
     passing = getattr(os, "O_PATH", os.O_RDONLY)
     folder = os.open(above, passing | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -36,7 +36,7 @@ _LOCK_TRIES, _LOCK_AGAIN_S = 3, 0.01
 _MAX_LOG_BYTES = 1_000_000
 _MAX_RECORD_BYTES = 1_000_000
 MAX_RUN_CHARS = 64
-WRITER_SUFFIX = ".attempt"  # suffix of the note beside a checkpoint folder: see `checkpoint_note`
+WRITER_SUFFIX = ".attempt"  # suffix of the note next to a checkpoint folder: see `checkpoint_note`
 
 
 def is_checkpoint_draft(name: str) -> bool:

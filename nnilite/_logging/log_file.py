@@ -13,6 +13,6 @@ def open_log(path: Path) -> int:
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(path.lstat().st_mode):
             path.unlink()
-    # A link that is put there now is not followed, and for a reader of a pipe nobody waits.
+    # A link that is put there now is not followed, and a pipe is not waited for.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     return os.open(path, flags, 0o600)

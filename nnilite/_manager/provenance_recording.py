@@ -258,6 +258,6 @@ def _output(command: list[str], most: int, environment: dict[str, str] | None = 
 
 def _end_group(program: subprocess.Popen[bytes]) -> None:
     """End a program with those that it has started, which have the same output."""
-    if program.returncode is None:  # nobody has waited for it, so its number is still its own
+    if program.returncode is None:  # it was not waited for, so its process id is still its own
         with contextlib.suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGKILL)

@@ -126,7 +126,7 @@ def _describe_oddity(space: Json, given: Json) -> str:
     """Return a sentence on parameters outside of the search space; "" if all are inside."""
     try:
         known = SearchSpace.parse(space)
-    except SpaceError:  # the user's own tuner has a search space of its own kind
+    except SpaceError:  # the user's own tuner has its own kind of search space
         return ""
     why = known.contains(_drop_extras(given))
     if why is None:

@@ -83,7 +83,7 @@ class Client(ManagerConnection):
         parts = urlsplit(self.url)
         link = self.ask("POST", "/sign-in-links", body={})
         host, path = (link.get("host", ""), link.get("path")) if isinstance(link, dict) else ("", None)
-        # A browser goes where the link leads: to nobody but the manager.
+        # A browser follows this link, so it must lead to the manager and nowhere else.
         if not ((host == "" or is_page_name(str(host))) and isinstance(path, str) and path.startswith("/")):
             raise ManagerError(f"{self.url} does not answer as a manager of nnilite does: it gave no link to its page.")
         # Managers of this version have a host name for each start, under which browsers open the page.

@@ -211,7 +211,7 @@ class _Link:
             connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
         connection.connect()
         limit_answers(connection, self._limit)
-        connection.auto_open = 0  # another connection would lead to whoever has the port then
+        connection.auto_open = 0  # a new connection might reach another program at that port
         if self._token and self._users:
             try:
                 self._check_user(connection.sock)

@@ -28,7 +28,7 @@ def run_program(program: Callable[[], int]) -> None:
         os._exit(_write_out(status))
 
     atexit.register(end)  # handlers registered first are called last
-    # A program that ignores this signal hands that on, and then the system tells nobody how a command has ended.
+    # A program that ignores this signal passes that on, and the system would then not report how commands end.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # A program that blocks signals, to wait for them, passes its mask on; SIGTERM would then have no effect here.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

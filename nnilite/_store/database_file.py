@@ -118,7 +118,7 @@ class DatabaseFile:
 def open_read_only(path: Path) -> sqlite3.Connection:
     """Return a connection that only reads, and that any thread may close. Raises: sqlite3.Error."""
     _refuse_foreign_files(path)
-    # Elsewhere SQLite makes two files beside the database, also for those who only read.
+    # Elsewhere SQLite makes two files next to the database, even for reading.
     fixed = "&immutable=1" if _is_fixed(path) else ""
     uri = f"file:{quote(os.fsencode(path))}?mode=ro{fixed}"  # a name of a file need not be UTF-8
     db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_READ_TIMEOUT_S)

@@ -265,7 +265,7 @@ def _find_in_plugins() -> dict[str, dict[str, list[str]]]:
     for platform in lookup.names(lookup.SERVICES):
         try:
             section = lookup.training_service_class(platform).Config
-        except PluginError:  # which whoever uses that platform is told
+        except PluginError:  # users of that platform get this error anyway
             continue
         for field in dataclasses.fields(section) if dataclasses.is_dataclass(section) else ():
             key = camel(field.name)

@@ -72,7 +72,7 @@ class JobTurns:
 
     def _begin(self, job: str, call: StatusCall) -> asyncio.Task[JobStatus]:
         look = self._looks[job] = asyncio.create_task(self._look(job, call))
-        # If nobody asks for its result any more, its failure is of no interest.
+        # If no caller asks for its result any more, its failure does not matter.
         look.add_done_callback(lambda look: look.cancelled() or look.exception())
         return look
 

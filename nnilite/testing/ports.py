@@ -80,7 +80,7 @@ def _lease_block() -> range:
     begin = secrets.randbelow(len(blocks))  # programs of a test run that has just ended may still look for their server
     for first in (*blocks[begin:], *blocks[:begin]):
         if (lease := _bind(first)) is not None:
-            lease.detach()  # nobody closes it but the end of this process
+            lease.detach()  # stays open until this process ends
             return range(first + 1, first + _BLOCK)
     raise OSError(f"all ports from {_FIRST} to {_LAST} are in use")
 

@@ -203,7 +203,7 @@ def test_silence_counts_only_while_redis_answers():
     clock = Clock()
     silence = Silence(clock)
     assert [_heard(silence, clock, now) for now in (0, 5, 10)] == [0, 5, 10]
-    silence.was_deaf()
+    silence.note_outage()
     assert _heard(silence, clock, 600) == 10
     assert _heard(silence, clock, 605) == 15
     assert silence.measure("worker", "another sign") == 0

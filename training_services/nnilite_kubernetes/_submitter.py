@@ -55,7 +55,7 @@ class Submitter:
         until, reason = self._full
         if time.monotonic() < until and certain:
             raise NoCapacity(reason)
-        if not self._busy.acquire(blocking=False):  # nobody waits for it any more, but its thread goes on
+        if not self._busy.acquire(blocking=False):  # its caller has given up, but its thread still runs
             raise (NoCapacity if certain else ServiceError)("what was submitted before is still being sent")
         self._unsure.add(job.name)
         try:

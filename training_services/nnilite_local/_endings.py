@@ -53,7 +53,7 @@ class Endings:
         job = str(handle["job"])
         if job not in self._asked:
             self._asked[job] = (folder, handle)
-            self._tasks[job] = asyncio.get_running_loop().create_task(self._kill_deaf(folder, handle))
+            self._tasks[job] = asyncio.get_running_loop().create_task(self._kill_unresponsive(folder, handle))
 
     def over(self, job: str) -> None:
         """Note that a job has ended."""
@@ -85,7 +85,7 @@ class Endings:
             if left
         ]
 
-    async def _kill_deaf(self, folder: AttemptFolder, handle: Handle) -> None:
+    async def _kill_unresponsive(self, folder: AttemptFolder, handle: Handle) -> None:
         try:
             grace_s = await self._watch.read(folder, "grace", folder.grace_s)
         except ServiceError:

@@ -167,7 +167,7 @@ class ForkServerClient:
         try:
             return await asyncio.wait_for(asyncio.shield(answer), _ANSWER_S)
         except asyncio.TimeoutError:
-            # It is stopped. It has the order, and gives no job to anybody until it goes on; but nobody is killed yet.
+            # The server is stopped. It has the order, and starts no job until it continues; but nothing is killed yet.
             return not kill
 
     def _resolve(self, job: str, is_known: bool) -> None:

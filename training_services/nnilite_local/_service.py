@@ -173,7 +173,7 @@ class LocalService(TrainingService):
         folder = folder_of(handle)
         self._endings.begin(folder, handle)
         ended = False
-        # Where that cannot be read, its keeper hears of it all the same.
+        # Where that cannot be read, its keeper is told anyway.
         with contextlib.suppress(ServiceError):
             ended = await self._watch.read(folder, "ended", lambda: folder.read_end(self._host) is not None)
         if ended:  # a second SIGTERM would cut short what the keeper still delivers

@@ -107,7 +107,7 @@ class RedisFiles:
 
     async def _fetch(self, key: str, draft: Path) -> tuple[int, bool]:
         """Fetch a file; return its size, and whether it has not been replaced meanwhile."""
-        # Piece by piece: whoever may write to Redis decides how much there is.
+        # Piece by piece, as anyone who may write to Redis decides how much there is.
         room, digests = DiskRoom(draft.parent), dict[int, str]()
         with draft.open("wb") as file:
             while piece := await self._piece(key, file.tell()):

@@ -25,7 +25,7 @@ from nnilite_redis._api import Pool
 log = logging.getLogger(__name__)
 
 _TURN_MS = 3000
-_PRESENT_S = 15  # longer than some turns, shorter than anybody's patience
+_PRESENT_S = 15  # longer than some turns, shorter than people are willing to wait
 _PAUSE_S = 1.0
 _KEPT_S = 3600
 _MOST_MESSAGES = 1000
@@ -142,7 +142,7 @@ class Mailbox:
         except NniliteError as error:
             answer = PoolMessage({"error": str(error), "kind": type(error).__name__})
         except Exception as error:
-            # Whoever has the pool's password may have written this message, and it may hold anything.
+            # Anyone with the pool's password may have written this message, so it may hold anything.
             if self._may_tell():
                 log.warning("there are invalid messages to %s", self.party, exc_info=error)
             answer = PoolMessage({"error": f"{self.party.replace(':', ' ')} cannot answer this message"})

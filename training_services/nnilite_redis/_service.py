@@ -114,7 +114,7 @@ class RedisService(TrainingService):
                 await self.cancel(handle)
             return await watch.statuses(handles)
         except NniliteError:
-            watch.was_deaf()
+            watch.note_outage()
             raise
 
     async def cancel(self, handle: Handle) -> None:

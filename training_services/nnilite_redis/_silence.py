@@ -27,7 +27,7 @@ class Silence:
             self._heard_s += min(now - self._last, _LONGEST_TURN_S)
         self._last = now
 
-    def was_deaf(self) -> None:
+    def note_outage(self) -> None:
         """Redis has not answered."""
         self._last = None
 

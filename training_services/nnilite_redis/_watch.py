@@ -67,9 +67,9 @@ class PoolWatch:
         """Return whether a worker has been silent for some beats."""
         return self._view.silent_s.get(worker, 0.0) > QUIET_S
 
-    def was_deaf(self) -> None:
+    def note_outage(self) -> None:
         """Redis has not answered."""
-        self._silence.was_deaf()
+        self._silence.note_outage()
 
     async def look_around(self) -> None:
         """Look which workers have joined and which jobs wait. Raises: ServiceError."""

@@ -84,7 +84,7 @@ class AgentStream:
         """Send the agent and its settings; return its first message. Raises: MachineError, LinkLost."""
         nonce = secrets.token_hex(8)
         settings = {**settings, "nonce": nonce, "path_front": bool(self._python_path)}
-        with contextlib.suppress(LinkLost):  # where nobody listens, something may have been said about it
+        with contextlib.suppress(LinkLost):  # if nothing listens there, its output may say why
             self.send(b"".join(program()) + json.dumps(settings).encode("ascii") + b"\n")
         return self.read_message(nonce)
 

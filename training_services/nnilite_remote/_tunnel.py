@@ -105,7 +105,7 @@ class _TunnelCaller:
         while data:
             try:
                 sent = self._channel.send(data)
-            except TimeoutError:  # the other end takes nothing now, and paramiko calls nobody when it does
+            except TimeoutError:  # the other end accepts nothing now, and paramiko does not notify when it does
                 await asyncio.sleep(_WINDOW_LOOK_S)
                 continue
             if not sent:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 def compute_curve(file: str, function: str, parameters: object) -> list[float]:
     """Return the function's numbers. Raises: whatever the function raises; TypeError if it gives no numbers."""
-    sys.path.insert(0, str(Path(file).absolute().parent))  # what it imports lies beside it
+    sys.path.insert(0, str(Path(file).absolute().parent))  # its own modules are next to it
     found = runpy.run_path(file)[function](parameters)
     values = list(found) if isinstance(found, Sequence) else [found]
     return [float(value) for value in values]

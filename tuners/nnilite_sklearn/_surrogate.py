@@ -86,7 +86,7 @@ class SurrogateTuner(LearningTuner):
             return self.space.sample(rng)
         from threadpoolctl import threadpool_limits
 
-        with threadpool_limits(limits=1):  # small matrices: threads cost more than they save, beside trials above all
+        with threadpool_limits(limits=1):  # small matrices: threads cost more than they save
             return self.space.build(self._cube.flat(self._best(generator(rng))))
 
     @abstractmethod

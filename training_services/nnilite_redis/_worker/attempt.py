@@ -76,7 +76,7 @@ class WorkerAttempt:
         self._leave_by = 0.0  # when to kill a keeper that still delivers
         self._last: dict[str, Json] = {}
         self._asked_at: float | None = None  # when this worker has told it to end for the first time
-        self._killed_deaf = False
+        self._killed_unresponsive = False
         self._asked = ""  # as in the file, which may be gone or unwritten: a full disk, a swept folder
 
     # ------------------------------------------------------------ on disk
@@ -177,16 +177,16 @@ class WorkerAttempt:
             self._signal_keeper(signal.SIGTERM)
 
     def is_overdue(self) -> bool:
-        """Return whether it was asked to end so long ago that `kill_deaf` has to be called."""
-        if self._asked_at is None or self._killed_deaf:
+        """Return whether it was asked to end so long ago that `kill_unresponsive` has to be called."""
+        if self._asked_at is None or self._killed_unresponsive:
             return False
         # One that an earlier worker has begun is known without its specification.
         grace_s = float(self.task.job.spec.get("grace_s", USUAL_GRACE_S) or 0)
         return time.monotonic() - self._asked_at > grace_s + PATIENCE_S
 
-    def kill_deaf(self) -> None:
+    def kill_unresponsive(self) -> None:
         """Kill, once, a trial that did not obey: a keeper that was stopped does not react. Blocks."""
-        self._killed_deaf = True
+        self._killed_unresponsive = True
         trial, keeper = None, 0
         with contextlib.suppress(OSError):
             trial, keeper = _looks.look(str(self.path), "", lambda: (self._folder.trial(), self._folder.keeper()))

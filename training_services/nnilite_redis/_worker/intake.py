@@ -152,7 +152,7 @@ class Intake:
         except asyncio.TimeoutError:
             why = "the preparation took too long"
         except (NniliteError, OSError, TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
-            # Whoever has the pool's password may have written this task, and its specification may hold anything.
+            # Anyone with the pool's password may have written this task, so its specification may hold anything.
             why = str(error) or type(error).__name__
         if why:
             attempt.failure = f"the trial could not be prepared on worker {self.worker}: {why}"

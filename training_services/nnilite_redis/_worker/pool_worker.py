@@ -335,7 +335,7 @@ class Worker:
     async def _look_after(self, attempt: WorkerAttempt) -> None:
         """Kill an attempt that does not obey, and store what it has saved. Raises: OSError."""
         if attempt.is_overdue():
-            await asyncio.to_thread(attempt.kill_deaf)
+            await asyncio.to_thread(attempt.kill_unresponsive)
         if attempt.task.checkpoint_s and attempt.begun and self._checkpoints.is_due(attempt.task):
             self._start_chore(self._handlers.save_checkpoints(attempt))
 

@@ -256,7 +256,7 @@ class Agent:
         """Send SIGTERM to the keeper, unless the trial has ended: a second one would cut the delivery short."""
         attempt = HostedAttempt(request["job"])
         ended = None
-        with contextlib.suppress(FolderHangs):  # its keeper hears of it all the same
+        with contextlib.suppress(FolderHangs):  # its keeper is told anyway
             ended = self._looks.look(attempt.path, "exit", attempt.files.exited)
         if ended is None:
             self._keepers.kill_after_grace(attempt)

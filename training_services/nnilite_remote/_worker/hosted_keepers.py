@@ -31,7 +31,7 @@ class HostedKeepers:
     def __init__(self, starter: KeeperStarter, looks: FolderLooks) -> None:
         self._starter = starter
         self._looks = looks
-        self._killed_deaf: set[str] = set()  # folders of attempts that were told to end
+        self._killed_unresponsive: set[str] = set()  # folders of attempts that were told to end
 
     def has(self, attempt: HostedAttempt) -> bool:
         """Return whether the keeper of its handle is at work."""
@@ -43,9 +43,9 @@ class HostedKeepers:
 
     def kill_after_grace(self, attempt: HostedAttempt) -> None:
         """Kill keeper and trial if they still run when the grace is over: a stopped keeper does not react."""
-        if attempt.path not in self._killed_deaf:
-            self._killed_deaf.add(attempt.path)
-            threading.Thread(target=self._kill_deaf, args=(attempt,), daemon=True).start()
+        if attempt.path not in self._killed_unresponsive:
+            self._killed_unresponsive.add(attempt.path)
+            threading.Thread(target=self._kill_unresponsive, args=(attempt,), daemon=True).start()
 
     def end_given_up(self, attempt: HostedAttempt) -> list[int]:
         """End what still runs of an attempt that was given up. Returns the process groups that cannot be killed.
@@ -85,7 +85,7 @@ class HostedKeepers:
                     return
             time.sleep(_LOOK_S)
 
-    def _kill_deaf(self, attempt: HostedAttempt) -> None:
+    def _kill_unresponsive(self, attempt: HostedAttempt) -> None:
         grace_s = USUAL_GRACE_S
         with contextlib.suppress(OSError, ValueError, TypeError):
             grace_s = float(self._looks.look(attempt.path, "spec", attempt.files.spec).get("grace_s") or 0)
@@ -95,7 +95,7 @@ class HostedKeepers:
             ended, at_work = self._looks.look(attempt.path, "end", lambda: self._facts(attempt))
             pid = pid if at_work else 0
         self._kill(attempt, ended, not ended and pid > 1 and is_stopped(pid))
-        self._killed_deaf.discard(attempt.path)
+        self._killed_unresponsive.discard(attempt.path)
 
     def _facts(self, attempt: HostedAttempt) -> tuple[bool, bool]:
         """Return whether an attempt has ended, by its keeper's record, and whether a keeper is at work there."""

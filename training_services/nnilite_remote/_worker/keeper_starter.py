@@ -47,7 +47,7 @@ class KeeperStarter:
     def is_starting(self, spec: str) -> bool:
         """Return whether the fork server has not yet reported the outcome for the keeper with this specification."""
         start, server = self._starting.get(spec), self._server
-        # Of a server that has ended, nobody will report it any more.
+        # A server that has ended will not report it any more.
         return start is not None and start.server == self.name and server is not None and server.poll() is None
 
     def find_started(self, attempt: HostedAttempt, again: bool) -> dict[str, Any] | None:

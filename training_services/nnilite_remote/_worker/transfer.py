@@ -105,7 +105,7 @@ def _part(cache: str, stem: str) -> tuple[BinaryIO, str]:
             if name in names:
                 os.close(file)
                 continue
-        # Whoever held the lock until now may have renamed or removed the file meanwhile.
+        # The previous holder of the lock may have renamed or removed the file.
         if name in names and not _leads_to(path, file):
             os.close(file)
             continue
