@@ -30,6 +30,7 @@ from nnilite._experiments.manager_state import find_manager_state, read_manager
 from nnilite._experiments.new_folders import make_own_folder
 from nnilite._experiments.nni_folders import NniExperiment
 from nnilite._keeper.plain_file import is_folder_there
+from nnilite._keeper.trials_folder import make_trials_folder
 from nnilite.errors import Conflict, DamagedFile, NniliteError, NotFound, UnreadableFile
 from nnilite.records import ExperimentState, Json
 from nnilite.units.path_rules import find_home
@@ -303,6 +304,7 @@ def make_folders(directory: Path) -> None:
         raise OSError(errno.ELOOP, "is a link; remove it", str(log))
     for name in FOLDERS:
         (directory / name).mkdir(mode=0o700, exist_ok=True)
+    make_trials_folder(str(directory / "trials"))
     for name, target in NNI_LOGS.items():
         _add_link(log / name, target)
 

@@ -80,6 +80,7 @@ resource_usage     how much processor time and memory the trial uses
 folder             the files of one attempt, which show any process how far it came
 attempt_files      an attempt's folder as programs other than its keeper use it
 folder_owner       whose a folder is, for programs other than keepers
+trials_folder      makes the folder of an experiment's trials, for programs other than keepers
 folder_looks       looks at the folders of trials, some of which may hang, for programs other than keepers
 attempt_kill       ends an attempt whose keeper does not do it, for programs other than keepers
 outbox             the events that the manager does not have yet, and the batches that take them there
@@ -178,6 +179,7 @@ _FOR_TUNERS = (
     *(f"sdk/nni/runtime/{module}.py" for module in _ADVISORS),
 )
 """Parts of NNI's package with which people write tuners and advisors, which run with the manager."""
+_FOR_OTHERS = ("attempt_files", "attempt_kill", "folder_looks", "folder_owner", "tar_stream", "trials_folder")
 _FOR_PRELOAD = ("preload_end", "preload_program", "preloaded_start", "preloader", "python_command")
 _FOR_MANY_TRIALS = tuple(f"nnilite/_keeper/{module}.py" for module in ("fork_server", "local_link", *_FOR_PRELOAD))
 _FOR_STORAGE = (
@@ -247,8 +249,7 @@ def build(target: Path, *, with_storage: bool = False, with_nodes: bool = False,
     files = {"__main__.py": _MAIN.encode()}
     parts = ((with_storage, _FOR_STORAGE), (with_nodes, _FOR_NODES), (with_preload, _FOR_PRELOAD))
     optional = [module for wanted, modules in parts if not wanted for module in modules]
-    left_out = ("attempt_files", "attempt_kill", "folder_looks", "folder_owner", "tar_stream", *optional)
-    modules = [path for path in sorted(_PACKAGE.glob("[a-z]*.py")) if path.stem not in left_out]
+    modules = [path for path in sorted(_PACKAGE.glob("[a-z]*.py")) if path.stem not in (*_FOR_OTHERS, *optional)]
     files.update((f"nnilite/_keeper/{path.name}", _strip_prose(path.read_text("ascii"))) for path in modules)
     files.update({"nnilite/__init__.py": b"", _CPYTHON: _strip_prose(_cpython())})
     sdk = ((_place(name), source) for name, source in sorted(sdk_sources().items()) if name != _CPYTHON)

@@ -29,6 +29,7 @@ from nnilite._keeper.plain_file import NotRegularFile, is_folder_there, is_there
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
 from nnilite._keeper.tar_stream import DamagedTar, unpack_checkpoint
 from nnilite._keeper.tree_removal import remove_tree
+from nnilite._keeper.trials_folder import make_trials_folder
 from nnilite.services._host_use import HostMeter
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "is_stopped",
     "is_there",
     "kill_groups",
+    "make_trials_folder",
     "open_regular",
     "read_json",
     "remove_tree",
@@ -79,6 +81,7 @@ _MODULES = (
     "_keeper/signals.py",
     "_keeper/folder.py",
     "_keeper/process.py",
+    "_keeper/trials_folder.py",
     "_keeper/attempt_files.py",
     "_keeper/folder_looks.py",
     "_keeper/folder_owner.py",

@@ -33,6 +33,7 @@ from nnilite.services.worker_side import (
     is_stopped,
     is_there,
     kill_groups,
+    make_trials_folder,
     remove_tree,
     running_groups,
     write_private,
@@ -83,6 +84,8 @@ class WorkerAttempt:
 
     def save(self, data: Mapping[str, Any]) -> None:
         """Save the task to disk, before Redis may forget it. Raises: OSError."""
+        if not (trials := self.path.parent.parent).is_dir():
+            make_trials_folder(str(trials))
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         given = {**data, "given_gpus": self.gpus and list(self.gpus)}
         write_private(str(self.path / "task.json"), json.dumps(given))
