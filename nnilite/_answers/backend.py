@@ -147,13 +147,13 @@ class ExperimentFiles(Protocol):
         Nothing large is copied for that. Raises: NotFound if there is no folder (yet).
         """
 
-    async def bring(self, trial: str) -> None:
+    async def fetch_files(self, trial: str) -> None:
         """Copy all files of the trial's latest attempt to this machine, however long that takes.
 
         Raises: NotFound if there is no such trial, ServiceError if they cannot be copied now.
         """
 
-    async def bring_file(self, trial: str, path: str) -> None:
+    async def fetch_file(self, trial: str, path: str) -> None:
         """Copy one file to this machine unless it is here: `path` as listed.
 
         Raises: Conflict if it is larger than the limit for such copies, ServiceError if it cannot be copied now.

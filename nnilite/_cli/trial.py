@@ -349,7 +349,7 @@ def download(options: argparse.Namespace) -> None:
         if options.output is None and target.is_symlink():  # the folder may come from another person
             raise ConfigError(f"{target} is a link here; name the folder with --output")
         with progress_line.shown("Downloading", quiet=options.json) as work:
-            listing = manager.bring_files(options.trial)
+            listing = manager.fetch_files(options.trial)
             files = [file for file in listing["files"] if _has_address(file["path"])]
             others = listing["others"]
             unnamed = [file["path"] for file in listing["files"] if not _has_address(file["path"])]
@@ -394,7 +394,7 @@ def _fetch(manager: Client, trial: str, name: str, target: Path, work: progress_
                 draft.write(piece)
                 work.advance(len(piece))
 
-            # `bring_files` has already copied the file to the manager's machine.
+            # `fetch_files` has already copied the file to the manager's machine.
             manager.download(trial, name, write, fetch=False)
             draft.finish()
     except UnsafeName as error:

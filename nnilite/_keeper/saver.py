@@ -196,7 +196,7 @@ class Saver:
         known, tries = self._list_of(storage, number), 0
         while known is not None and (self._writer is not None or known["saved"] > self._find_newest_time()):
             try:
-                self._bring(storage, number, known["files"])
+                self._fetch(storage, number, known["files"])
                 return True
             except ValueError:
                 # Its manager may have abandoned the attempt while it still runs, and replaces what is fetched here.
@@ -233,7 +233,7 @@ class Saver:
         except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError) as error:
             raise ValueError("the list {} is damaged".format(self._list_name(number))) from error
 
-    def _bring(self, storage: Storage, number: int, files: Dict[str, Any]) -> None:
+    def _fetch(self, storage: Storage, number: int, files: Dict[str, Any]) -> None:
         """Put the files of this attempt where the present ones are, all or none.
 
         A storage that hung may deliver when the trial has been started without them: that one's files stay.

@@ -78,7 +78,7 @@ class TrialCopies:
             try:
                 found = await self._list(attempt)
                 if found is None:
-                    await self._bring_little(attempt)
+                    await self._fetch_small_folder(attempt)
                 below = [replace(one, path=f"{attempt.number}/{one.path}") for one in found or ()]
                 return below, incomplete(below)
             except NotFound as error:
@@ -87,7 +87,7 @@ class TrialCopies:
                 why = str(error).rstrip(".") or f"its machine has not answered within {_LIST_TIMEOUT_S:.0f} s"
                 return (), f"Only what is on this machine is listed: {why}."
 
-    async def bring_file(self, attempt: Attempt, path: str) -> None:
+    async def fetch_file(self, attempt: Attempt, path: str) -> None:
         """Copy one file unless an equal one is here. Raises: Conflict if it is too large, ServiceError."""
         if self._is_here(attempt) or is_private([str(attempt.number), *path.split("/")]):
             return
@@ -99,9 +99,9 @@ class TrialCopies:
                     return
                 _check_size(attempt, known)
                 await self._tidy(attempt)
-                await self._bring_file(attempt, known)
+                await self._fetch_file(attempt, known)
 
-    async def bring(self, attempt: Attempt) -> None:
+    async def fetch_files(self, attempt: Attempt) -> None:
         """Copy all that an attempt has written. Raises: ServiceError."""
         key = _key(attempt)
         if self._is_here(attempt) or key in self._whole:
@@ -129,7 +129,7 @@ class TrialCopies:
         self._lists[key] = (time.monotonic(), checked)
         return checked
 
-    async def _bring_file(self, attempt: Attempt, known: TrialFile) -> None:
+    async def _fetch_file(self, attempt: Attempt, known: TrialFile) -> None:
         target, handle = self._target(attempt), attempt.handle or {}
         if known.path not in GROWING:
             work = self._service.fetch_file(handle, known.path, target, PAGE_FILE_BYTES)
@@ -142,7 +142,7 @@ class TrialCopies:
             await asyncio.wait_for(work, _FILE_TIMEOUT_S)
             await asyncio.to_thread(_merge_into, scratch, target, known.path)
 
-    async def _bring_little(self, attempt: Attempt) -> None:
+    async def _fetch_small_folder(self, attempt: Attempt) -> None:
         """Copy the folder of an attempt whose service cannot list, unless it is large. Raises: NniliteError."""
         key = _key(attempt)
         when, _ = self._lists.get(key, (float("-inf"), ()))

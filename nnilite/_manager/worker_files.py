@@ -34,17 +34,17 @@ class WorkerFiles(FolderFiles):
             raise NotFound(f"Trial {trial} has no folder on this machine yet.")
         return merged(here or FileListing(()), found, note)
 
-    async def bring(self, trial: str) -> None:
+    async def fetch_files(self, trial: str) -> None:
         attempt = await self._find_latest(trial)
         if attempt is not None:
-            await self._copies.bring(attempt)
+            await self._copies.fetch_files(attempt)
 
-    async def bring_file(self, trial: str, path: str) -> None:
+    async def fetch_file(self, trial: str, path: str) -> None:
         number, _, inner = path.partition("/")
         _, attempts = await self._reader.trial(trial)
         for attempt in attempts:
             if str(attempt.number) == number and attempt.handle is not None and inner:
-                await self._copies.bring_file(attempt, inner)
+                await self._copies.fetch_file(attempt, inner)
 
     async def _find_latest(self, trial: str) -> Attempt | None:
         """Return the latest attempt that a platform has had."""

@@ -212,7 +212,7 @@ class NniFileHandler(ApiHandler):
             await self._send_output(id, _OUTPUTS[path], path)
             return
         split_path(path)
-        await self.backend.files.bring_file(id, path)
+        await self.backend.files.fetch_file(id, path)
         root = await self.backend.files.directory(id)
         try:
             await send_inside(self, root, path)

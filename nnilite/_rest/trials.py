@@ -108,7 +108,7 @@ class FilesHandler(ApiHandler):
 
     async def post(self, id: str) -> None:
         wire.check_strict_object(self.json(), [])
-        await self.backend.files.bring(id)
+        await self.backend.files.fetch_files(id)
         self.send_json(to_json(await self.backend.files.list_files(id, False)))
 
 
@@ -118,7 +118,7 @@ class FileHandler(ApiHandler):
     async def get(self, id: str, path: str) -> None:
         if self.query["fetch"]:
             split_path(path)
-            await self.backend.files.bring_file(id, path)
+            await self.backend.files.fetch_file(id, path)
         await send_inside(self, await self.backend.files.directory(id), path)
 
 

@@ -215,7 +215,7 @@ class Client(ManagerConnection):
         found: list[dict[str, Any]] = self.ask("GET", f"/trials/{_part(trial)}/files", query)["files"]
         return found
 
-    def bring_files(self, trial: str) -> dict[str, Any]:
+    def fetch_files(self, trial: str) -> dict[str, Any]:
         """Have all files of the latest attempt copied to the manager's machine, and list what is there then.
 
         Return `files`, as above, `others`, which are links and the like, and `note`.

@@ -56,11 +56,11 @@ class FolderFiles:
         folder = await self.directory(trial)
         return await run_in_folder(folder, lambda: list_folder(folder))
 
-    async def bring(self, trial: str) -> None:
+    async def fetch_files(self, trial: str) -> None:
         """Do nothing, as nothing is elsewhere that could be copied."""
         await self._reader.trial(trial)
 
-    async def bring_file(self, trial: str, path: str) -> None:
+    async def fetch_file(self, trial: str, path: str) -> None:
         """Do nothing, as nothing is elsewhere that could be copied."""
         await self._reader.trial(trial)
 

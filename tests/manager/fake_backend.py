@@ -286,10 +286,10 @@ class FakeBackend:
         self.fetches.append("listed" if elsewhere else "here")
         return list_folder(await self.directory(trial))
 
-    async def bring(self, trial: str) -> None:
+    async def fetch_files(self, trial: str) -> None:
         self.fetches.append("all")
 
-    async def bring_file(self, trial: str, path: str) -> None:
+    async def fetch_file(self, trial: str, path: str) -> None:
         self.fetches.append(path)
 
     async def read_ended(self) -> AsyncIterator[Trial]:

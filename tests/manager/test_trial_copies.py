@@ -109,7 +109,7 @@ async def test_a_list_copies_nothing_and_a_file_is_copied_when_it_is_asked_for_a
     assert [(one.path, one.kind, one.target) for one in found.others] == [("0/link", "link", "/etc/passwd")]
     assert copies(tmp_path) == []
     for _ in range(2):
-        await bench.manager.files.bring_file("t0", "0/deep/model")
+        await bench.manager.files.fetch_file("t0", "0/deep/model")
     assert bench.fake.asked == ["list", "deep/model"]
     assert [one.here for one in (await bench.manager.files.list_files("t0", True)).files] == [True]
 
@@ -121,8 +121,8 @@ async def test_nothing_is_listed_or_copied_where_the_folder_is_that_of_the_exper
     bench = await begin(AtHome)
     (tmp_path / "e/trials/t0/0").mkdir(parents=True, exist_ok=True)
     found = await bench.manager.files.list_files("t0", True)
-    await bench.manager.files.bring_file("t0", "0/deep/model")
-    await bench.manager.files.bring("t0")
+    await bench.manager.files.fetch_file("t0", "0/deep/model")
+    await bench.manager.files.fetch_files("t0")
     assert isinstance(bench.fake, AtHome)
     assert (found.files, bench.fake.asked, copies(tmp_path)) == ([], [], [])
 
@@ -133,10 +133,10 @@ async def test_a_file_that_has_changed_is_copied_again(
     monkeypatch.setattr(trial_copies, "_LISTED_FOR_S", 0.0)
     monkeypatch.setattr(trial_copies, "_ENDED_FOR_S", 0.0)
     bench = await begin(Elsewhere)
-    await bench.manager.files.bring_file("t0", "0/deep/model")
+    await bench.manager.files.fetch_file("t0", "0/deep/model")
     (place / "deep/model").write_bytes(b"n" * 1000)
     os.utime(place / "deep/model", (1e9, 1e9))
-    await bench.manager.files.bring_file("t0", "0/deep/model")
+    await bench.manager.files.fetch_file("t0", "0/deep/model")
     assert (tmp_path / "e/trials/t0/0/deep/model").read_bytes() == b"n" * 1000
 
 
@@ -147,9 +147,9 @@ async def test_a_file_over_the_cap_is_refused_with_its_size_and_the_ways_to_it(
     monkeypatch.setattr(trial_copies, "PAGE_FILE_BYTES", 999)
     bench = await begin(Elsewhere)
     with pytest.raises(Conflict, match=r"has 1000 B, and files over 999 B .*nnictl trial download.*scp"):
-        await bench.manager.files.bring_file("t0", "0/deep/model")
+        await bench.manager.files.fetch_file("t0", "0/deep/model")
     assert bench.fake.asked == ["list"]
-    await bench.manager.files.bring("t0")
+    await bench.manager.files.fetch_files("t0")
     assert copies(tmp_path) == ["model"]
 
 
@@ -157,7 +157,7 @@ async def test_a_file_over_the_cap_is_refused_with_its_size_and_the_ways_to_it(
 @pytest.mark.usefixtures("place")
 async def test_what_is_not_listed_is_not_asked_for(begin: Begin, path: str) -> None:
     bench = await begin(Elsewhere)
-    await bench.manager.files.bring_file("t0", path)
+    await bench.manager.files.fetch_file("t0", path)
     assert bench.fake.asked in ([], ["list"])
 
 
@@ -212,7 +212,7 @@ async def test_nothing_is_left_of_a_copy_of_many_files_that_fails(
     assert list((tmp_path / "e/.copies").iterdir()) == []
     if service is Breaks:
         with pytest.raises(ServiceError, match="the connection broke"):
-            await bench.manager.files.bring("t0")
+            await bench.manager.files.fetch_files("t0")
         assert copies(tmp_path) == ["trial.stdout"]
 
 
@@ -229,7 +229,7 @@ async def test_a_machine_that_is_away_leaves_the_list_of_what_is_here(begin: Beg
     assert [one.path for one in found.files] == ["0/trial.stdout"]
     assert found.note == "Only what is on this machine is listed: h1 does not answer."
     with pytest.raises(ServiceError, match="h1 does not answer"):
-        await bench.manager.files.bring_file("t0", "0/deep/model")
+        await bench.manager.files.fetch_file("t0", "0/deep/model")
 
 
 @pytest.mark.usefixtures("place")
@@ -242,9 +242,9 @@ async def test_a_copy_on_a_full_disk_fails_and_leaves_nothing(
     bench = await begin(Elsewhere)
     with monkeypatch.context() as patched:
         patched.setattr(os, "statvfs", lambda path: full)
-        for bring in (bench.manager.files.bring_file("t0", "0/deep/model"), bench.manager.files.bring("t0")):
+        for fetching in (bench.manager.files.fetch_file("t0", "0/deep/model"), bench.manager.files.fetch_files("t0")):
             with pytest.raises(ServiceError, match="free some disk space"):
-                await bring
+                await fetching
     assert copies(tmp_path) == []
 
 
@@ -255,7 +255,7 @@ async def test_output_that_is_here_is_never_replaced(begin: Begin, tmp_path: Pat
     here.parent.mkdir(parents=True)
     here.write_text("one")
     with here.open("r+b") as growing:
-        await bench.manager.files.bring_file("t0", "0/trial.stdout")
+        await bench.manager.files.fetch_file("t0", "0/trial.stdout")
         growing.seek(7)
         growing.write(b" three")
     assert here.read_text() == "one two three"
@@ -269,10 +269,10 @@ async def test_what_a_killed_manager_has_left_of_copies_is_removed(begin: Begin,
     (folder / ".copy-abc").mkdir()
     (tmp_path / "e/.copies/.copy-abc/files").mkdir(parents=True)
     (tmp_path / "e/.copies/.copy-abc/files/much").write_bytes(b"x" * 1000)
-    await bench.manager.files.bring_file("t0", "0/deep/model")
+    await bench.manager.files.fetch_file("t0", "0/deep/model")
     assert copies(tmp_path) == ["model"]
     assert [path.name for path in folder.iterdir()] == ["0"]
-    await bench.manager.files.bring("t0")
+    await bench.manager.files.fetch_files("t0")
     assert list((tmp_path / "e/.copies").iterdir()) == []
 
 

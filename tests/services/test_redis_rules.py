@@ -217,7 +217,7 @@ def test_a_manager_that_was_stopped_takes_it_for_nobodys_silence():
 
 def _heard(silence: Silence, clock: Clock, now: float) -> float:
     clock.now = now
-    silence.listened()
+    silence.note_answer()
     return silence.measure("worker", "sign")
 
 

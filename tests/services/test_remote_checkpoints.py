@@ -151,7 +151,7 @@ async def settle(checkpoints: HostCheckpoints, boxes: list[Box], target: Box) ->
     waits = []
     while True:
         try:
-            checkpoints.bring("t", target, await checkpoints.traces("t", boxes))
+            checkpoints.transfer("t", target, await checkpoints.traces("t", boxes))
         except NoCapacity as wait:
             waits.append(str(wait))
             await others_turn()
@@ -209,7 +209,7 @@ def test_what_it_waits_for_is_told_and_not_tried_all_the_time(tmp_path):
         checkpoints, waits = HostCheckpoints(tmp_path), []
         for _ in range(5):
             with pytest.raises(NoCapacity) as wait:
-                checkpoints.bring("t", boxes[1], await checkpoints.traces("t", boxes))
+                checkpoints.transfer("t", boxes[1], await checkpoints.traces("t", boxes))
             waits.append(str(wait.value))
             await others_turn()
         return waits

@@ -71,14 +71,14 @@ class Session:
 
     async def _provide(self, code: bool = True) -> None:
         """Ensure that workers find the keeper, and the code. Raises: ConfigError, ServiceError."""
-        await self._bring(self._keeper, self._context.keeper, "the trial keeper")
+        await self._upload(self._keeper, self._context.keeper, "the trial keeper")
         if code:
             archive = self._package.archive
             if not archive.exists():
                 archive = (await asyncio.to_thread(self._context.package)).archive
-            await self._bring(self._package.archive.name, archive, "the code package")
+            await self._upload(self._package.archive.name, archive, "the code package")
 
-    async def _bring(self, name: str, path: Path, what: str) -> None:
+    async def _upload(self, name: str, path: Path, what: str) -> None:
         if not await self._files.has(name):
             await self._files.put(name, path, what)
 

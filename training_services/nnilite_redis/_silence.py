@@ -16,15 +16,15 @@ class Silence:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._heard_s = 0.0  # time in which we could hear
+        self._answered_s = 0.0  # time in which Redis answered
         self._last: float | None = None
         self._signs: dict[str, tuple[str, float]] = {}
 
-    def listened(self) -> None:
+    def note_answer(self) -> None:
         """Redis has answered."""
         now = self._clock()
         if self._last is not None:
-            self._heard_s += min(now - self._last, _LONGEST_TURN_S)
+            self._answered_s += min(now - self._last, _LONGEST_TURN_S)
         self._last = now
 
     def note_outage(self) -> None:
@@ -38,9 +38,9 @@ class Silence:
         """
         known, since_s = self._signs.get(party, (None, 0.0))
         if known != sign:
-            since_s = self._heard_s - (age_s if known is None else 0.0)
+            since_s = self._answered_s - (age_s if known is None else 0.0)
             self._signs[party] = (sign, since_s)
-        return self._heard_s - since_s
+        return self._answered_s - since_s
 
     def keep(self, parties: Collection[str]) -> None:
         """Forget all other parties."""

@@ -76,7 +76,7 @@ class PoolWatch:
         await self._tell_terms()
         places, records = await self._pool.places(self._experiment), await self._pool.workers()
         shares = await self._pool.shares() if self.terms.limit is not None else PoolShares()
-        self._silence.listened()
+        self._silence.note_answer()
         silent_s = {
             record.id: self._silence.measure(f"worker {record.id}", record.beat, record.age_s) for record in records
         }

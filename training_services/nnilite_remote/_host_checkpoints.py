@@ -58,7 +58,7 @@ class HostCheckpoints:
         found = await asyncio.gather(*(_trace(machine, trial) for machine in asked))
         return {machine: trace for machine, trace in zip(asked, found, strict=True) if trace is not None}
 
-    def bring(self, trial: str, target: Machine, traces: Mapping[Machine, HostTrace]) -> None:
+    def transfer(self, trial: str, target: Machine, traces: Mapping[Machine, HostTrace]) -> None:
         """Ensure that the newest checkpoints are on the machine. Raises: NoCapacity while they are in transit."""
         saved = {machine: t.checkpoint for machine, t in traces.items() if t.checkpoint is not None}
         if not saved or saved.get(target) == max(saved.values()):

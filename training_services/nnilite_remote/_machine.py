@@ -182,7 +182,7 @@ class Machine:
         if keeper[0] not in cached:
             await self._session.upload(*keeper, self._show_progress)
         if archive.name not in cached:
-            await self._bring_code(archive)
+            await self._send_code(archive)
         await self.callback_route.open()
         await self._preload.order()
 
@@ -216,14 +216,14 @@ class Machine:
         try:
             archive = await self._session.blocking(self._supply.archive)
             await self._session.upload(self._supply.keeper_name, self._supply.keeper, self._show_progress)
-            await self._bring_code(archive)
+            await self._send_code(archive)
         except MachineError as error:
             self.avoid(str(error))
         else:
             self.avoid("has lost the code again and again" if soon else "", _AVOID_S if soon else 0.0)
         self._sent_again_s = time.monotonic()
 
-    async def _bring_code(self, archive: Path) -> None:
+    async def _send_code(self, archive: Path) -> None:
         """Copy the code from the shared storage if that has it, else from here. Raises: MachineError."""
         stored = self._supply.stored_code(archive.name.partition(".")[0])
         if stored is not None:

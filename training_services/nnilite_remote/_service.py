@@ -201,7 +201,7 @@ class RemoteService(TrainingService):
             counts = nodes_of_job(job)
             choices = choose_machines(candidates, job.gpus, labels, counts.most, counts.fewest)
         if job.spec.get("checkpoint_dir"):
-            self._checkpoints.bring(job.trial, self.machines[choices[0].key], traces)
+            self._checkpoints.transfer(job.trial, self.machines[choices[0].key], traces)
         folder = f"{job.experiment}/trials/{job.trial}/{job.attempt}"
         chosen = [(self.machines[choice.key], choice) for choice in choices]
         return [

@@ -90,7 +90,7 @@ class QueueService(TrainingService, Generic[SchedulerT]):
             self._keeper, self._archive = f"keeper-{digest}.pyz", package.archive.name
             files = {self._keeper: keeper, self._archive: package.archive}
             pythons = pythons_of(self.config.python_path)
-            await api.files.bring(self.config.directory, files, self.context.stored_code, pythons)
+            await api.files.send_code(self.config.directory, files, self.context.stored_code, pythons)
             if not self.context.reports_by_log:
                 address = await asyncio.to_thread(self._callback.find)
                 await api.files.tell_address(self.context.experiment, address)

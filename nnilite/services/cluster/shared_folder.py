@@ -62,7 +62,7 @@ class SharedFolder:
 
     # ------------------------------------------------------------ the cache
 
-    async def bring(
+    async def send_code(
         self,
         directory: str,
         files: Mapping[str, Path],

@@ -47,7 +47,7 @@ class Checkpoints:
         place = self.place(task)
         return place.with_name(f"{place.name}.by")
 
-    async def bring(self, task: WorkerTask, files: Files) -> None:
+    async def fetch(self, task: WorkerTask, files: Files) -> None:
         """Provide the attempt with what the one before it saved. Raises: NniliteError, OSError."""
         place = self.place(task)
         place.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -168,7 +168,7 @@ class Intake:
         checkpoints = None
         if attempt.task.checkpoint_s:
             attempt.step = "the worker is getting the checkpoints"
-            await self.checkpoints.bring(attempt.task, files)
+            await self.checkpoints.fetch(attempt.task, files)
             checkpoints = self.checkpoints.place(attempt.task)
         # This process may have been stopped meanwhile, and the job tried elsewhere.
         attempt.step = "the worker is waiting for an answer from Redis"
