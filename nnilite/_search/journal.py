@@ -105,6 +105,7 @@ class Journal:
         self._mine: set[str] = set()  # the trials that this process has begun and not ended
         self._runs = 0
         self._turns: dict[int, weakref.ref[_Lock]] = {}  # by thread: others wait while one has its turn
+        self._use_of_store = threading.Lock()  # of the thread that has its turn
 
     def leave_to_parent(self) -> None:
         """Let go, in a forked process, of what belongs to its parent."""
@@ -249,7 +250,8 @@ class Journal:
     def _use(self) -> SharedStore:
         if self._store is None:
             self._store = store = SharedStore.open(self.folder / FILE_NAME)
-            weakref.finalize(self, store.close)  # programs need not close a search that they no longer use
+            # Programs need not close a search that they no longer use.
+            weakref.finalize(self, _close_unless_used, store, self._use_of_store)
         return self._store
 
     @contextlib.contextmanager
@@ -267,11 +269,12 @@ class Journal:
         except FileNotFoundError:
             raise StoreError(f"{self.folder}, the folder of the search, is gone (deleted or moved).") from None
         self._turns[thread] = weakref.ref(lock)
-        try:
-            lock.take()
-            yield
-        finally:
-            lock.release()
+        with self._use_of_store:
+            try:
+                lock.take()
+                yield
+            finally:
+                lock.release()
 
 
 class _Lock:
@@ -321,8 +324,14 @@ class _Lock:
         self._file.close()
 
 
-_OWN = ("_store", "_presence", "_mine", "_runs", "_turns")
+_OWN = ("_store", "_presence", "_mine", "_runs", "_turns", "_use_of_store")
 _ALL: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+
+def _close_unless_used(store: SharedStore, use: threading.Lock) -> None:
+    """Close the database for good, unless the program ends while one of its daemon threads is using it."""
+    if use.acquire(blocking=False):
+        store.close()
 
 
 def _leave_after_fork() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -10,8 +12,39 @@ import pytest
 from nnilite import Search
 from nnilite._search import journal
 from nnilite.errors import Conflict
+from nnilite.testing import eventually
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
+
+DAEMON = """
+import atexit, sys, threading
+begun, over = threading.Event(), threading.Event()
+
+def at_the_end():  # after what nnilite does then, as it was registered before
+    over.set()
+    thread.join()
+
+atexit.register(at_the_end)
+from nnilite import Search
+from nnilite.tuner import Tuner
+
+class Slow(Tuner):
+    def update_search_space(self, search_space): pass
+    def receive_trial_result(self, *_, **__): pass
+    def generate_parameters(self, parameter_id, **_):
+        begun.set()
+        over.wait()
+        return {"x": 0.5}
+
+def ask():
+    search.ask()
+    print("its trial has begun")
+
+search = Search({"x": {"_type": "uniform", "_value": [0, 1]}}, Slow(), storage=sys.argv[1])
+thread = threading.Thread(target=ask, daemon=True)
+thread.start()
+begun.wait()
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -39,19 +72,21 @@ def test_a_signal_handler_is_refused_also_while_another_thread_waits_for_its_tur
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "TURN_TIMEOUT_S", 2.0)  # how long the handler would wait for itself
-    take, waits = journal._Lock.take, threading.Event()
-
-    def take_later(lock: journal._Lock) -> None:
-        waits.set()
-        take(lock)
-
     search = Search(SPACE, "Random", storage=tmp_path / "kept")
+    assert search._journal is not None
+    turns = search._journal._turns
     other = threading.Thread(target=search.run, args=(lambda parameters: parameters["x"], 1))
     with search._turn():
-        monkeypatch.setattr(journal._Lock, "take", take_later)
         other.start()
-        waits.wait()
+        eventually(lambda: other.ident in turns)
         with pytest.raises(Conflict, match="a signal handler that interrupts it cannot ask"):
             search.ask()
     other.join()
     assert len(search.result()) == 1
+
+
+@pytest.mark.process
+def test_the_end_of_a_program_closes_no_database_that_a_daemon_thread_uses(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", DAEMON, str(tmp_path / "kept")]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "its trial has begun\n", "")
