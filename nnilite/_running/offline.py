@@ -32,6 +32,11 @@ _HOST = "127.0.0.1"
 @contextmanager
 def opened(entry: RegistryEntry) -> Iterator[Client]:
     """Yield a client of the stopped experiment. Raises: NniliteError if its folder cannot be read."""
+    if not threading.main_thread().is_alive():  # Python refuses new work in pools of threads from then on
+        raise NniliteError(
+            f"{entry.directory} cannot be read, since the program's main thread has ended. Read the results before, as "
+            "before `stop`, or let the main thread wait for the one that reads (thread.join())"
+        )
     serving = _Serving(entry.directory, entry.origin)
     thread = threading.Thread(target=serving.run, name="offline", daemon=True)
     thread.start()
