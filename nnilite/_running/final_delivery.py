@@ -30,8 +30,9 @@ def wait_until_sent(manager: Client, tell: Callable[[str], None]) -> dict[str, A
     began = still_since = time.monotonic()
     shown, shown_s, least = "", began + _USUAL_S - _SHOWN_EVERY_S, None
     while True:
+        now = time.monotonic()
         profile = manager.profile()
-        owed, now = find_undelivered(profile), time.monotonic()
+        owed = find_undelivered(profile)
         left = sum(amounts(one) for one in owed)
         if least is None or left < least:
             least, still_since = left, now

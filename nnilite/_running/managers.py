@@ -171,20 +171,22 @@ def was_stopped(entry: RegistryEntry) -> bool:
 def explain_silence(entry: RegistryEntry, error: NniliteError) -> NniliteError:
     """Return what to tell of a manager that was there and does not answer any more, which is that error."""
     log = entry.directory / "log" / "manager.log"
-    deadline = time.monotonic() + _REMOVED_S
+    now = time.monotonic()
+    deadline = now + _REMOVED_S
     while registry.is_alive(entry.directory):
-        if time.monotonic() > deadline:
+        if now > deadline:
             return NniliteError(f"{error} {log} may show why; `nnictl resume {entry.id}` resumes it.")
         time.sleep(_POLL_S)
+        now = time.monotonic()
     return NniliteError(f"Experiment {entry.id}: {registry.explain_lost_manager(entry.id)}. {log} may show why.")
 
 
 def wait_until_ended(entry: RegistryEntry, timeout_s: float = END_TIMEOUT_S) -> None:
     """Wait for the manager's end. Raises: NniliteError after `timeout_s`, or if the manager cannot end now."""
-    began = time.monotonic()
+    began = now = time.monotonic()
     ask = began + _ASK_EVERY_S
+    # The clock is read before each look: this process may be stopped, as by Ctrl-Z, and the manager end meanwhile.
     while registry.is_alive(entry.directory):
-        now = time.monotonic()
         if now > ask:
             ask = now + _ASK_EVERY_S
             _check_not_paused(entry)
@@ -194,6 +196,7 @@ def wait_until_ended(entry: RegistryEntry, timeout_s: float = END_TIMEOUT_S) -> 
                 f"{_find_hindrance(entry)}. {_force(entry)}"
             )
         time.sleep(_POLL_S)
+        now = time.monotonic()
 
 
 def kill(entry: RegistryEntry) -> None:
@@ -208,13 +211,15 @@ def kill(entry: RegistryEntry) -> None:
         raise NniliteError(f"The manager of experiment {entry.id} is not a process of yours on this machine.")
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
-    deadline = time.monotonic() + _KILLED_S
+    now = time.monotonic()
+    deadline = now + _KILLED_S
     while registry.is_alive(entry.directory):
-        if time.monotonic() > deadline:
+        if now > deadline:
             raise NniliteError(
                 f"The manager of experiment {entry.id} (process {process}) is killed and still there: its disk may hang"
             )
         time.sleep(_POLL_S)
+        now = time.monotonic()
 
 
 def _process(entry: RegistryEntry) -> int | None:

@@ -23,6 +23,10 @@ SLOWEST = 10_000.0
 """How many bytes a second an answer needs, once its time is over, to be waited for further."""
 
 
+_STOPPED_S = 1.0
+"""How long after a limit a process that was not stopped meanwhile has noticed it."""
+
+
 class TimeLimit:
     """The moment until which an answer is waited for."""
 
@@ -41,6 +45,9 @@ class TimeLimit:
     def find_left_s(self) -> float:
         """Return the seconds that are left. Raises: TimeoutError if there are none."""
         left_s = self._until - time.monotonic()
+        if left_s < -_STOPPED_S:  # no wait is longer than what was left: this process was stopped, as by Ctrl-Z
+            self.begin()
+            left_s = self._patience_s
         if left_s <= 0:
             raise TimeoutError
         return left_s

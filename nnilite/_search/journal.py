@@ -295,10 +295,10 @@ class _Lock:
         """Wait for the lock. Raises: StoreError, OSError."""
         began, has_logged = time.monotonic(), False
         while True:
+            waited_s = time.monotonic() - began  # before the attempt: this process may be stopped, as by Ctrl-Z
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                waited_s = time.monotonic() - began
                 holder = self._file.fileno()
                 if waited_s > TURN_TIMEOUT_S:
                     raise StoreError(
