@@ -8,6 +8,7 @@ process that began its latest attempt; when that has gone, the next one that ask
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import logging
@@ -105,7 +106,6 @@ class Journal:
         self._mine: set[str] = set()  # the trials that this process has begun and not ended
         self._runs = 0
         self._turns: dict[int, weakref.ref[_Lock]] = {}  # by thread: others wait while one has its turn
-        self._use_of_store = threading.Lock()  # of the thread that has its turn
 
     def leave_to_parent(self) -> None:
         """Let go, in a forked process, of what belongs to its parent."""
@@ -116,6 +116,13 @@ class Journal:
             if (lock := turn()) is not None:
                 lock.leave_to_parent()
         self._forget()
+
+    def end_with_program(self) -> None:
+        """Close the database, unless a daemon thread is using it. Who goes on opens it again."""
+        store, self._store = self._store, None
+        locks = [lock for turn in list(self._turns.values()) if (lock := turn()) is not None]
+        if store is not None and not any(lock.is_held for lock in locks):
+            store.close()
 
     # ------------------------------------------------------------ turns
 
@@ -248,11 +255,12 @@ class Journal:
             self._presence.take_back()
 
     def _use(self) -> SharedStore:
-        if self._store is None:
+        store = self._store
+        if store is None:
             self._store = store = SharedStore.open(self.folder / FILE_NAME)
             # Programs need not close a search that they no longer use.
-            weakref.finalize(self, _close_unless_used, store, self._use_of_store)
-        return self._store
+            weakref.finalize(self, store.close).atexit = False
+        return store
 
     @contextlib.contextmanager
     def _keep_others_out(self) -> Iterator[None]:
@@ -269,12 +277,11 @@ class Journal:
         except FileNotFoundError:
             raise StoreError(f"{self.folder}, the folder of the search, is gone (deleted or moved).") from None
         self._turns[thread] = weakref.ref(lock)
-        with self._use_of_store:
-            try:
-                lock.take()
-                yield
-            finally:
-                lock.release()
+        try:
+            lock.take()
+            yield
+        finally:
+            lock.release()
 
 
 class _Lock:
@@ -285,11 +292,11 @@ class _Lock:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._path = path
         self._owner = os.getpid(), threading.get_ident()
-        self._is_held = True
+        self.is_held = True
         self._file = os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
 
     def is_of_this_thread(self) -> bool:
-        return self._is_held and self._owner == (os.getpid(), threading.get_ident())
+        return self.is_held and self._owner == (os.getpid(), threading.get_ident())
 
     def take(self) -> None:
         """Wait for the lock. Raises: StoreError, OSError."""
@@ -317,21 +324,15 @@ class _Lock:
         if self._owner[0] == os.getpid() and not self._file.closed:
             fcntl.flock(self._file, fcntl.LOCK_UN)  # a forked process may have this file open, too
             self._file.close()
-        self._is_held = False
+        self.is_held = False
 
     def leave_to_parent(self) -> None:
         """Let go of the file in a forked process, which would keep it locked if its parent is killed."""
         self._file.close()
 
 
-_OWN = ("_store", "_presence", "_mine", "_runs", "_turns", "_use_of_store")
+_OWN = ("_store", "_presence", "_mine", "_runs", "_turns")
 _ALL: weakref.WeakSet[Journal] = weakref.WeakSet()
-
-
-def _close_unless_used(store: SharedStore, use: threading.Lock) -> None:
-    """Close the database for good, unless the program ends while one of its daemon threads is using it."""
-    if use.acquire(blocking=False):
-        store.close()
 
 
 def _leave_after_fork() -> None:
@@ -340,6 +341,14 @@ def _leave_after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_after_fork)
+
+
+def _end_with_program() -> None:
+    for journal in list(_ALL):
+        journal.end_with_program()
+
+
+atexit.register(_end_with_program)
 
 
 def _read_storage(folder: str | Path) -> Path:

@@ -29,7 +29,7 @@ class Pause:
         self.total_s += 10_000.0
 
     def changes_the_clock_of(self, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-        clock = SimpleNamespace(monotonic=lambda: time.monotonic() + self.total_s, sleep=time.sleep)
+        clock = SimpleNamespace(monotonic=lambda: time.monotonic() + self.total_s, sleep=lambda seconds: None)
         monkeypatch.setattr(module, "time", clock)
 
 
