@@ -272,17 +272,19 @@ def _calls(rows: Rows) -> Iterator[Defect]:
         "SELECT number, kind, trial FROM calls WHERE trial IS NOT NULL AND trial NOT IN (SELECT id FROM trials)"
     ):
         yield Defect(f"tuner call {number}", f"it is {kind} for trial {trial}, which is missing")
-    call = "SELECT 1 FROM calls c WHERE c.trial = t.id AND c.kind = "
-    known = f"{call}'end' UNION {call}'import'"  # the latter of trials that ran elsewhere
-    asked = f"t.parameter_id IS NOT NULL AND NOT EXISTS ({call}'generate' AND c.parameter_id = t.parameter_id)"
-    for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {asked}"):
+    # As lists of all calls: there is no index by trial, so a question for each trial would read all calls each time.
+    call = "FROM calls WHERE trial IS NOT NULL AND kind"
+    known = f"SELECT trial {call} IN ('end', 'import')"  # the latter of trials that ran elsewhere
+    proposed = f"SELECT trial, parameter_id {call} = 'generate' AND parameter_id IS NOT NULL"
+    asked = f"parameter_id IS NOT NULL AND (id, parameter_id) NOT IN ({proposed})"
+    for sequence, trial in rows(f"SELECT sequence, id FROM trials WHERE {asked}"):
         yield Defect(_place(sequence, trial), "its parameters are the tuner's, but no call of the tuner proposed them")
-    for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {_ENDED} AND NOT EXISTS ({known})"):
+    for sequence, trial in rows(f"SELECT sequence, id FROM trials t WHERE {_ENDED} AND t.id NOT IN ({known})"):
         yield Defect(_place(sequence, trial), "it has ended, but the tuner did not get its result")
     results = (
         "SELECT t.sequence, t.id, t.value, c.value FROM calls c JOIN trials t ON t.id = c.trial "
-        "WHERE c.kind = 'result' AND t.state = 'SUCCEEDED' AND c.number = "
-        "(SELECT MAX(number) FROM calls l WHERE l.trial = t.id AND l.kind = 'result') AND c.value IS NOT t.value"
+        "WHERE c.kind = 'result' AND t.state = 'SUCCEEDED' AND c.number IN "
+        f"(SELECT MAX(number) {call} = 'result' GROUP BY trial) AND c.value IS NOT t.value"
     )
     for sequence, trial, value, received in rows(results):
         yield Defect(

@@ -488,3 +488,26 @@ def test_a_time_limit_that_ends_a_report_at_any_line_does_not_end_the_search(fol
     assert [value for value in reported if value] == [float(number) for number in range(1, line, 2)]
     assert search_in(folder).result().intermediate[trial.id] == reported
     check_sound(folder)
+
+
+def steps_of_a_check(folder: Path, trials: int) -> int:
+    """How many steps SQLite takes to check a search of so many trials, in hundreds."""
+    search = Search({"x": {"_type": "uniform", "_value": [0, 1]}}, tuner="Random", storage=folder)
+    for _ in range(trials):
+        search.tell(search.ask(), 0.5)
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    with IntegrityCheck(folder / FILE_NAME) as check:
+        assert check._db is not None
+        check._db.set_progress_handler(count, 100)
+        assert list(check.findings(folder.name)) == []
+    return steps
+
+
+def test_a_check_of_twice_as_many_trials_takes_twice_as_long(tmp_path: Path) -> None:
+    few, many = steps_of_a_check(tmp_path / "few", 100), steps_of_a_check(tmp_path / "many", 200)
+    assert many < 2.6 * few
