@@ -23,7 +23,7 @@ from typing import Any
 from nnilite._cli import config_source, screen
 from nnilite._cli.nnictl import warn
 from nnilite._cli.progress_line import Work
-from nnilite._experiments import provenance_reading, registry
+from nnilite._experiments import provenance_reading, registry, search_folder
 from nnilite._experiments.documents import read_document
 from nnilite._experiments.registry import RegistryEntry
 from nnilite.disk_room import DiskRoom
@@ -37,13 +37,14 @@ SAVED_CODE = "saved_code"
 """The folder into which `load` puts the code directory by default."""
 
 _FILES = {DATABASE, CONFIG}
-_OTHERS = {"remarks.json", provenance_reading.FILE_NAME}  # files that not every experiment has
+_OTHERS = {"remarks.json", provenance_reading.FILE_NAME, search_folder.FILE}  # files that not every experiment has
 _FOLDERS = {"log", "trials", "code", "checkpoint", "checkpoints", SAVED_CODE}
 KEPT = _FILES | _OTHERS | _FOLDERS
 """All that is saved of an experiment's folder, by its name there."""
 _OF_A_MANAGER = {
     *("lock", "manager.json", "token", "callback", "keeper.pyz", "gpus.json", "fork-server.log", "stop-reserve"),
     config_source.FILE_NAME,
+    *("search.lock", search_folder.PROCESSES),
 }
 _OF_A_SERVICE = ("-jobs.json", "-owed.json", "-elastic.json", "-shm", "-wal")
 _OF_AN_ATTEMPT = {"spec.json", "job.json"}  # these have an attempt's token, and the place where it runs

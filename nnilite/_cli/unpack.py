@@ -36,7 +36,7 @@ from nnilite._cli.archive_entries import (
     unpack_one,
 )
 from nnilite._cli.progress_line import Work
-from nnilite._experiments import registry
+from nnilite._experiments import registry, search_folder
 from nnilite._experiments.documents import Document, read_document, write_json
 from nnilite._experiments.registry import RegistryEntry
 from nnilite.errors import ConfigError, DamagedFile, Place, StoreError
@@ -175,6 +175,9 @@ def _put(about: Document, places: UnpackTargets) -> None:
         if places.code_draft.is_dir() and not places.code.is_relative_to(places.directory):
             places.code_draft.rename(places.code)
             undo.callback(shutil.rmtree, places.code, ignore_errors=True)
+        if (places.draft / search_folder.FILE).is_file():
+            # A program continues it, as without this folder only a manager would.
+            (places.draft / search_folder.PROCESSES).mkdir(mode=0o700)
         places.draft.rename(places.directory)
         undo.callback(shutil.rmtree, places.directory, ignore_errors=True)
         name, platform = about.text("name") or "", about.text("platform") or ""

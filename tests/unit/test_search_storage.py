@@ -511,3 +511,16 @@ def steps_of_a_check(folder: Path, trials: int) -> int:
 def test_a_check_of_twice_as_many_trials_takes_twice_as_long(tmp_path: Path) -> None:
     few, many = steps_of_a_check(tmp_path / "few", 100), steps_of_a_check(tmp_path / "many", 200)
     assert many < 2.6 * few
+
+
+def test_a_search_that_was_saved_and_loaded_elsewhere_is_continued_there(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search_in(home / "bowl").run(bowl, total=3)
+    assert nnictl(["experiment", "save", "bowl", "-p", str(tmp_path)]) == 0
+    assert "left out" not in capsys.readouterr().err
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "elsewhere"))
+    assert nnictl(["experiment", "load", "-p", str(tmp_path / "nni_experiment_bowl.zip")]) == 0
+    again = search_in(tmp_path / "elsewhere" / "bowl")
+    again.run(bowl, total=5)
+    assert len(again.result().trials) == 5
