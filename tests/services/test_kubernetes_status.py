@@ -183,3 +183,16 @@ def test_an_image_is_looked_for_in_all_pods():
     waiting = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
     facts = Facts(an_object(), [a_pod(phase="Pending"), a_pod(waiting, "Pending", role="ps")], (TRIAL,))
     assert wait_of(facts).reason == "some:image: ErrImagePull: not found"
+
+
+@pytest.mark.parametrize("code", ["three", 1e400, float("nan"), 10**400, [1], 2.5])
+def test_an_exit_code_that_is_none_counts_as_a_lost_pod(code):
+    found = of(a_pod(ended(code), "Failed"))
+    assert (found.state, found.exit_code) == (JobState.LOST, None)
+    assert "exit code" in found.reason
+
+
+@pytest.mark.parametrize("time", ["yesterday", "2026-13-45T00:00:00Z", "0001-01-01T00:00:00Z", 1e400, [1], {"a": 1}])
+def test_times_that_are_none_are_left_out(time):
+    found = of(a_pod(ended(3, startedAt=time, finishedAt=time), "Failed"))
+    assert (found.state, found.started, found.ended) == (JobState.FAILED, None, None)

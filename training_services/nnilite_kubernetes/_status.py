@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import strptime
 
-from nnilite.records import EndCause, Json
+from nnilite.records import EXIT_CODE_MAX, EndCause, Json
 from nnilite.service import JobState, JobStatus
-from nnilite.services.keeper_folder import end_status
+from nnilite.services.keeper_folder import end_status, read_clock_time
 from nnilite_kubernetes._kind import ObjectOutcome, OperatorKind, resumed, suspension
 from nnilite_kubernetes._manifest import ROLE, Role
 
@@ -72,10 +72,11 @@ class Facts:
 
 
 def seconds(time: Json) -> float | None:
-    """Return a time of Kubernetes as seconds since the epoch."""
-    if not time:
+    """Return a time of Kubernetes as seconds since the epoch, None if it is none."""
+    try:
+        return read_clock_time(timegm(strptime(str(time)[:19], "%Y-%m-%dT%H:%M:%S")))
+    except ValueError:
         return None
-    return float(timegm(strptime(str(time)[:19], "%Y-%m-%dT%H:%M:%S")))
 
 
 def rank(pod: Json) -> int:
@@ -306,8 +307,10 @@ def _judge_by_container(terminated: Json, host: str) -> JobStatus:
 
 def _guess_end(terminated: Json) -> tuple[JobState, str, int | None]:
     """Guess state, message and exit code."""
-    code, reason = int(terminated.get("exitCode") or 0), str(terminated.get("reason") or "")
+    code, reason = terminated.get("exitCode") or 0, str(terminated.get("reason") or "")
     message = _sentence(reason if reason not in ("Error", "Completed") else "", terminated.get("message"))
+    if type(code) is not int or abs(code) > EXIT_CODE_MAX:
+        return JobState.LOST, message or f"its container ended with the exit code {code!r:.60}", None
     if code == 0:
         return JobState.SUCCEEDED, message, 0
     if reason == "OOMKilled":
