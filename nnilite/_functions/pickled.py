@@ -56,6 +56,8 @@ def pickle_function(function: Callable[..., Any]) -> PickledFunction:
     except _TooLargeError:
         raise Conflict(_too_large(function)) from None
     except Exception as error:  # whatever `__reduce__` of the user's objects raises
+        if _problem_with(function, MOST_BYTES) is None:
+            raise  # it came from a signal handler of the program, such as one for a time limit
         raise Conflict(_not_sent(function, error)) from error
     data = sink.getvalue()
     names = _names_in(data)

@@ -174,6 +174,8 @@ class _Link:
             response = self._attempt(method, target, body)
         except (http.client.HTTPException, OSError) as error:
             self.close()
+            if self._is_from_elsewhere(error):
+                raise
             if fresh or isinstance(error, TimeoutError):
                 raise self._describe_unreachable(error) from error
             response = self._guarded(lambda: self._attempt(method, target, body))
@@ -182,6 +184,7 @@ class _Link:
         return response
 
     def _attempt(self, method: str, target: str, body: Any) -> http.client.HTTPResponse:
+        self._limit.begin()  # to connect may take as long as an answer
         if self._connection is None:
             self._connection = self._connect()
         headers = {"Accept": "application/json"}
@@ -242,7 +245,16 @@ class _Link:
             return call()
         except (http.client.HTTPException, OSError) as error:
             self.close()
+            if self._is_from_elsewhere(error):
+                raise
             raise self._describe_unreachable(error) from error
+
+    def _is_from_elsewhere(self, error: Exception) -> bool:
+        """Return whether a signal handler of the program has raised this, such as one for a time limit.
+
+        The limits of this connection are over when it raises such an error, and one of the system has a number.
+        """
+        return isinstance(error, TimeoutError) and error.errno is None and not self._limit.is_over()
 
     def _describe_unreachable(self, error: Exception) -> Unreachable:
         if isinstance(error, TimeoutError):

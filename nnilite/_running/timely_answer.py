@@ -38,6 +38,10 @@ class TimeLimit:
     def begin(self) -> None:
         self._until = time.monotonic() + self._patience_s
 
+    def is_over(self) -> bool:
+        """Return whether no time is left."""
+        return time.monotonic() >= self._until
+
     def extend(self, received: int) -> None:
         """Wait longer, since `received` bytes have arrived."""
         self._until = min(self._until + received / SLOWEST, time.monotonic() + self._patience_s)

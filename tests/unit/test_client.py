@@ -126,6 +126,20 @@ def test_a_question_that_an_exception_of_a_handler_ends_leaves_no_answer_behind(
     assert line > 30
 
 
+def test_the_time_limit_of_a_program_is_not_taken_for_the_managers_silence(client: Client, manager: StandIn) -> None:
+    manager.says("GET /version", {"version": "1"})
+
+    def end() -> None:
+        raise TimeoutError("the program's own")
+
+    client.version()
+    lines = count(1, step=11)
+    for _ in range(3):
+        with pytest.raises(TimeoutError, match="the program's own"):
+            is_interrupted_at(next(lines), end, client.version)
+        client.version()
+
+
 def test_a_question_is_asked_again_when_the_kept_connection_was_closed(client: Client, manager: StandIn) -> None:
     manager.says("GET /version", {"version": "1"})
     client.version()

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from interrupts import is_interrupted_at
 from nnilite import Search
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._functions import call_program
@@ -116,6 +117,15 @@ def test_the_part_that_cannot_be_sent_is_named_with_a_way_out() -> None:
 
     with pytest.raises(Conflict, match=r"because of the variable 'lock' around it \(lock\): .*inside of the function"):
         pickle_function(held)
+
+
+def test_the_time_limit_of_a_program_is_not_taken_for_a_part_that_cannot_be_sent() -> None:
+    def ring() -> None:
+        raise TimeoutError("the program's own")
+
+    for line in (1, 4, 8):
+        with pytest.raises(TimeoutError, match="the program's own"):
+            is_interrupted_at(line, ring, lambda: pickle_function(functools.partial(plain, data=1)))
 
 
 def test_a_module_that_would_not_travel_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
