@@ -47,10 +47,17 @@ class ForkedProcess:
         self.returncode: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end. Return its exit code, or minus the signal that ended it. Raises: TimeoutExpired."""
+        """Wait for its end. Return its exit code, or minus the signal that ended it. Raises: TimeoutExpired.
+
+        It is 0 where other code of this program has waited for it, as with a `Popen`.
+        """
         until = None if timeout is None else time.monotonic() + timeout
         while self.returncode is None:
-            pid, status = os.waitpid(self.pid, 0 if until is None else os.WNOHANG)
+            try:
+                pid, status = os.waitpid(self.pid, 0 if until is None else os.WNOHANG)
+            except ChildProcessError:  # another thread has waited for it, or the program for all that it has started
+                self.returncode = 0 if self.returncode is None else self.returncode
+                break
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
             elif until is not None and time.monotonic() > until:
@@ -62,7 +69,8 @@ class ForkedProcess:
     def kill(self) -> None:
         """Kill the process, unless it was waited for."""
         if self.returncode is None:
-            os.kill(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # other code has waited for it
+                os.kill(self.pid, signal.SIGKILL)
 
 
 def run_in_copy(program: Callable[[], int], stdin: int, stderr: int, kept: int) -> NoReturn:

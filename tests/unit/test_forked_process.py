@@ -86,6 +86,11 @@ def test_a_copy_that_does_not_end_is_waited_for_as_long_as_was_said_and_can_be_k
     assert out == "-9\n"
 
 
+def test_a_copy_that_other_code_has_waited_for_has_ended_well_as_a_popen_has() -> None:
+    out, _ = run("copy = forked(lambda: 3)\nos.waitpid(copy.pid, 0)\ncopy.kill()\nprint(copy.wait(), copy.wait(1))")
+    assert out == "0 0\n"
+
+
 def test_a_process_with_threads_is_not_copied() -> None:
     waits = "over = threading.Event()\nthreading.Thread(target=over.wait).start()\n"
     out, _ = run(f"print(can_fork())\n{waits}print(can_fork())\nover.set()")
