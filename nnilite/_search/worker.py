@@ -44,6 +44,8 @@ def work(link: Connection, objective: bytes, takes_report: bool) -> None:
     """Serve until the search says that it is over, or has gone."""
     # A handler, and not SIG_IGN, which programs that the function starts would inherit. Ctrl-C is for the search.
     signal.signal(signal.SIGINT, _do_nothing)
+    # A program that blocks signals, to wait for them, passes its mask on; the search could not end this process then.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     try:
         function = pickle.loads(objective)
     except Exception as error:  # noqa: BLE001  whatever the import of the user's modules raises

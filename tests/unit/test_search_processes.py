@@ -242,6 +242,19 @@ if __name__ == "__main__":
 """
 
 
+BLOCKING = """
+import signal
+from multiprocessing import resource_tracker
+from nnilite import Search
+from search_objectives import blocked
+if __name__ == "__main__":
+    resource_tracker.ensure_running()  # which unblocks signals, in some Pythons
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    search = Search({"x": {"_type": "choice", "_value": [1]}}, "GridSearch")
+    print(search.run(blocked, processes=True, progress=False).best.value)
+"""
+
+
 def script(folder: Path, text: str) -> subprocess.Popen[str]:
     """A program of a user, in a process group of its own as in a terminal."""
     (folder / "script.py").write_text(text)
@@ -295,6 +308,14 @@ def test_a_script_that_ignores_how_its_processes_end_gets_its_result(tmp_path: P
     with script(tmp_path, IGNORING) as program:
         out, err = program.communicate(timeout=60)
     assert (program.returncode, out) == (0, "['FAILED', 'SUCCEEDED']\n"), err
+
+
+@pytest.mark.process
+@pytest.mark.real
+def test_workers_can_be_ended_though_the_program_blocks_signals(tmp_path: Path) -> None:
+    with script(tmp_path, BLOCKING) as program:
+        out, err = program.communicate(timeout=60)
+    assert out == "0\n", err
 
 
 @pytest.mark.process
