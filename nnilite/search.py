@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from nnilite._sdk.safe_text import safe_repr
 from nnilite._search.forked_search import LostLock, watch_forks
 from nnilite._search.outcomes import call_back, is_never_a_result
+from nnilite._search.program_end import explain_program_end
 from nnilite._search.result_values import (
     calls_of,
     is_json,
@@ -31,6 +32,7 @@ from nnilite._search.result_values import (
     warn_of_failure,
     warn_of_no_number,
 )
+from nnilite._search.search_arguments import check_run_arguments, check_search_arguments, check_space, read_state
 from nnilite._search.search_result import SearchResult
 from nnilite._states import CallKind, TrialState
 from nnilite.assessor import Assessor, AssessResult
@@ -95,7 +97,6 @@ class Search:
     ) -> None:
         from nnilite._search import argument_synonyms
         from nnilite._search.plan import Plan
-        from nnilite._search.search_arguments import check_search_arguments, check_space
         from nnilite.space.python_space import plain_space
         from nnilite.tuning.result_constraints import ResultConstraints
 
@@ -131,9 +132,10 @@ class Search:
 
             self._journal = Journal(storage, plan)
         self._plan = self._journal.plan if self._journal is not None else plan.choose_tuner()
-        self._tuner = self._plan.make_tuner()
-        self._assessor = self._plan.make_assessor()
-        self._tuner.update_search_space(space)
+        with explain_program_end():
+            self._tuner = self._plan.make_tuner()
+            self._assessor = self._plan.make_assessor()
+            self._tuner.update_search_space(space)
         with self._turn():  # it learns what is there
             pass
 
@@ -177,7 +179,7 @@ class Search:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """Keep other threads and, with a storage, other processes out, after learning what these have done."""
-        with self._lock:
+        with explain_program_end(), self._lock:
             if self._journal is None:
                 yield
                 return
@@ -348,8 +350,6 @@ class Search:
         Raises: NotFound, Conflict if the trial has ended already, or another process has taken it over; ConfigError
         if the state is none in which trials end.
         """
-        from nnilite._search.search_arguments import read_state
-
         state = read_state(state)
         with self._turn():
             running = self._running(trial)
@@ -451,7 +451,6 @@ class Search:
         from nnilite._search import argument_synonyms
         from nnilite._search.loop import Bounds, Loop
         from nnilite._search.progress import SearchProgress
-        from nnilite._search.search_arguments import check_run_arguments
 
         argument_synonyms.refuse_in_run(others)
         check_run_arguments({"trials": trials, "concurrency": concurrency, "total": total}, callbacks)
@@ -488,7 +487,7 @@ class Search:
         self._loops.append(loop)
         shown.begin()
         try:
-            with self._journal.running() if self._journal is not None else nullcontext():
+            with explain_program_end(), self._journal.running() if self._journal is not None else nullcontext():
                 loop.run(concurrency, processes)
         finally:
             self._loops.remove(loop)

@@ -11,6 +11,7 @@ search_arguments  what arguments of `Search` of a wrong type should be
 argument_synonyms  what users of optuna would write, and the words here
 outcomes          how trials end
 trial_threads     threads for it, which end with the program
+program_end       what a search says once the program has ended around it
 forked_search     what a forked process has of a search at which its parent was at work
 worker_processes  worker processes for it, and their messages
 worker            the program of such a process

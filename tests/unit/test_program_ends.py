@@ -93,3 +93,31 @@ def test_signals_reach_a_program_though_its_parent_blocks_them() -> None:
     program = "import os; from nnilite._side_processes.quick_end import run_program; run_program(lambda: %s)"
     done = run("-c", parent, "-c", program % "os.kill(os.getpid(), 15)")
     assert done.returncode == -signal.SIGTERM, done.stderr
+
+
+SEARCH = """
+import atexit, os, sys
+from nnilite import Search
+SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
+
+class Last:
+    def __init__(self):
+        self.search = Search(SPACE, "Random", storage=sys.argv[1] or None)
+        self.trial = self.search.ask()
+    def __del__(self):
+        self.search.tell(self.trial, 1.0)
+
+def search_late():
+    Search(SPACE, "TPE").run(lambda parameters: parameters["x"], trials=1)
+"""
+
+
+@pytest.mark.parametrize("storage", ["", "kept"])
+def test_a_result_that_is_told_while_python_ends_is_refused_with_what_to_do(tmp_path: Path, storage: str) -> None:
+    done = run("-c", SEARCH + "last = Last()", storage and str(tmp_path / storage))
+    assert done.stderr.splitlines()[-1].endswith("Tell results before the program ends, not in `__del__`.")
+
+
+def test_a_search_after_the_programs_end_says_what_to_do() -> None:
+    done = run("-c", SEARCH + "atexit.register(search_late)")
+    assert "Conflict: the search cannot go on, since the program's main thread has ended" in done.stderr

@@ -448,6 +448,8 @@ def test_a_link_in_the_place_of_the_lock_makes_no_file_elsewhere(folder: Path, t
     assert not (tmp_path / "nologin").exists()
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_signal_handler_that_reports_waits_for_no_lock_of_its_own_thread(folder: Path) -> None:
     search = search_in(folder)
     trial = search.ask()
