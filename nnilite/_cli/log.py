@@ -34,7 +34,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     groups = parser.add_subparsers(required=True, metavar="WHAT")
     for name in ("stdout", "stderr"):
         stream = groups.add_parser(name, help=f"print what a trial, or the manager, wrote to {name}")
-        stream.add_argument("--trial", metavar="TRIAL", help="of this trial (default: of the manager)")
+        of_trial = "of this trial (default: of the manager)"
+        stream.add_argument("--trial", "--trial-id", "--trial_id", metavar="TRIAL", help=of_trial)
         _reading(stream)
         stream.set_defaults(command=show_stream, stream=name)
     for name in ("manager", "tuner"):
@@ -43,7 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         log.set_defaults(command=show_log, stream=name)
     trial = groups.add_parser("trial", help="print what a trial wrote, or where the files of all trials are")
     arguments.add_experiment_argument(trial)
-    trial.add_argument("-T", "--trial-id", "--trial_id", metavar="TRIAL", dest="trial")
+    trial.add_argument("-T", "--trial", "--trial-id", "--trial_id", metavar="TRIAL", dest="trial")
     part = trial.add_mutually_exclusive_group()
     part.add_argument("--file", metavar="FILE", help="print one of its files, as `nnictl trial show` lists them")
     part.add_argument("-f", "--follow", action="store_true", help="keep printing until the trial has ended")
@@ -111,7 +112,7 @@ def show_trial(options: argparse.Namespace) -> None:
             out.close()
             return
         if not options.trial:
-            _list_folders(manager, options)
+            _print_folders(manager, options)
             return
         if options.json:
             pieces = {stream: _make_reader_of_trial(manager, options.trial, stream) for stream in ("stdout", "stderr")}
@@ -130,7 +131,7 @@ def _check_experiment(options: argparse.Namespace) -> None:
         raise NotFound(f"{error} If it is a trial, write `nnictl log trial -T {options.id}`.") from None
 
 
-def _list_folders(manager: Client, options: argparse.Namespace) -> None:
+def _print_folders(manager: Client, options: argparse.Namespace) -> None:
     entry = access.find(options, read_only=True)
     folders = [(trial["id"], _find_trial_folder(entry, trial["id"])) for trial in manager.trials()]
     if options.json:
@@ -182,12 +183,18 @@ def _print_both(manager: Client, options: argparse.Namespace) -> None:
     offsets = dict.fromkeys(targets, 0)
     ended = False
     while True:
+        gone = None
         for stream, target in targets.items():
             read = _make_reader_of_trial(manager, options.trial, stream)
-            while data := read(offsets[stream]):
-                offsets[stream] += len(data)
-                target.write(data)
+            try:
+                while data := read(offsets[stream]):
+                    offsets[stream] += len(data)
+                    target.write(data)
+            except NotFound as error:  # the other one may be there
+                gone = error
             target.flush()
+        if gone is not None:
+            raise gone
         if ended or not options.follow:
             return
         # After the end, one more round prints what came since the last read.

@@ -107,7 +107,15 @@ def _add_rerun(groups: Any) -> None:
     arguments.add_experiment_argument(again)
     which = again.add_mutually_exclusive_group(required=True)
     which.add_argument(
-        "-T", "--trial-id", "--trial_id", nargs="+", metavar="TRIAL", dest="trials", default=[], help="numbers or ids"
+        "-T",
+        "--trial",
+        "--trial-id",
+        "--trial_id",
+        nargs="+",
+        metavar="TRIAL",
+        dest="trials",
+        default=[],
+        help="numbers or ids",
     )
     which.add_argument(
         "--status",

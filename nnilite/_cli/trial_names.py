@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     )
     name = "trials" if several else "trial"
     parser.add_argument(
-        *("-T", "--trial-id", "--trial_id"),
+        *("-T", "--trial", "--trial-id", "--trial_id"),
         nargs="+" if several else None,
         metavar="TRIAL",
         dest=name,

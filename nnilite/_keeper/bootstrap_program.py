@@ -135,7 +135,7 @@ def _start(options: Mapping[str, str], words: Sequence[str]) -> int:
         os.mkdir(place, 0o700)
         keeper = _keeper(start["keeper"], files, place)
         try:
-            _get_code(start, files, place)
+            _fetch_code(start, files, place)
         except Stopped:
             raise
         except Failed as error:
@@ -211,7 +211,7 @@ def _keeper(entry: Mapping[str, Any], files: str, place: str) -> str:
     return target
 
 
-def _get_code(start: Dict[str, Any], files: str, place: str) -> None:
+def _fetch_code(start: Dict[str, Any], files: str, place: str) -> None:
     """Get the code and note its place for the keeper, which checks it when it unpacks it. Raises: Failed, OSError."""
     entry = start.get("code")
     if not entry:

@@ -339,7 +339,7 @@ class _TrialForks:
             os.setsid()
             request = _Request(self._packet)
             _enter(request, texts)
-            _find_program(request, preloaded)
+            _prepare_program(request, preloaded)
         except (ForkRefused, OSError, ValueError) as error:
             _send(answers, "refused {}".format(error))
             os._exit(0)
@@ -388,7 +388,7 @@ def _enter(request: _Request, texts: _ProcessTexts) -> None:
     texts.show([*request.python, *request.words], {name: os.environ.get(name, "") for name in _MARKS})
 
 
-def _find_program(request: _Request, preloaded: Preloaded) -> None:
+def _prepare_program(request: _Request, preloaded: Preloaded) -> None:
     """Set `sys.argv` and `sys.path` for the program. Raises: OSError, ForkRefused if a new Python has to run it."""
     first = request.words[0]
     place = os.getcwd() if first == "-m" else os.path.dirname(os.path.realpath(first))

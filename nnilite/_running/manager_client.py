@@ -229,7 +229,7 @@ class Client(ManagerConnection):
         `fetch`: it is copied to the manager's machine first, unless it is there.
         """
         query = {"fetch": "true" if fetch else "false"}
-        self.stream(f"/trials/{_part(trial)}/files/{_find_quoted(path, '/')}", query, write)
+        self.stream(f"/trials/{_part(trial)}/files/{_quote(path, '/')}", query, write)
 
     # The wire
 
@@ -241,10 +241,10 @@ def _part(text: str) -> str:
     """
     if text in ("", ".", ".."):
         raise NotFound(f"There is no {text!r}.")
-    return _find_quoted(text, "")
+    return _quote(text, "")
 
 
-def _find_quoted(text: str, safe: str) -> str:
+def _quote(text: str, safe: str) -> str:
     """Return a text as a part of an address, which is always UTF-8. Raises: NotFound."""
     try:
         return quote(text, safe=safe)

@@ -282,13 +282,13 @@ def _services(values: Values, at: At) -> CheckedServices:
     _settle(values, list(settings.values()))
     classes = [lookup.training_service_class(section.platform) for section in sections]
     for service, cls in zip(services, classes, strict=True):
-        _make_distribution(values, service.platform, cls, settings[service.name].gpus, at)
+        _check_distribution(values, service.platform, cls, settings[service.name].gpus, at)
     reported = any(getattr(cls, "tells_cost", False) for cls in classes)
     _money(values, shares, reported, at)
     return CheckedServices(tuple(services), settings, shares)
 
 
-def _make_distribution(values: Values, platform: str, cls: type, gpus: int | None, at: At) -> None:
+def _check_distribution(values: Values, platform: str, cls: type, gpus: int | None, at: At) -> None:
     """Check that a platform can run the trials on several nodes."""
     given = values.get("distributed")
     if given in (None, INVALID):

@@ -203,9 +203,9 @@ class _V1Converter:
                 self._move(_split(old), (*to, *_split(new)))
         self._drop(*NO_MEANING.get(old_name, ()))
         if old_name == "remote":
-            self._list(("machineList",), (*to, "machineList"), MACHINE)
+            self._convert_list(("machineList",), (*to, "machineList"), MACHINE)
         if old_name == "frameworkcontroller":
-            self._list(("trial", "taskRoles"), (*to, "taskRoles"), TASK)
+            self._convert_list(("trial", "taskRoles"), (*to, "taskRoles"), TASK)
         # NNI's older format did not require this field, but a local service whose trials get GPUs does.
         if old_name == "local" and self._get(("trial", "gpuNum")):
             self._default((*to, "useActiveGpu"), False)
@@ -228,7 +228,7 @@ class _V1Converter:
         self.new.warnings.append(f"{section}.pvc has no effect and was left out; {why}")
         return True
 
-    def _list(self, old: Where, new: Where, table: Mapping[str, str]) -> None:
+    def _convert_list(self, old: Where, new: Where, table: Mapping[str, str]) -> None:
         items = self._get(old)
         if not isinstance(items, list):
             return

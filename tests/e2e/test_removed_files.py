@@ -193,7 +193,7 @@ def test_a_manager_whose_folder_is_deleted_ends(start: Any) -> None:
     running.wait_for(lambda: shutil.rmtree(running.directory, ignore_errors=True) or not running.directory.exists())
     running.wait_for(lambda: _has_ended(manager))
     running.client.close()
-    _is_damaged(running.entry.id)
+    _check_damaged(running.entry.id)
 
 
 def test_a_manager_whose_folder_is_gone_at_once_ends_and_its_log_says_why(start: Any, tmp_path: Path) -> None:
@@ -207,17 +207,19 @@ def test_a_manager_whose_folder_is_gone_at_once_ends_and_its_log_says_why(start:
     running.client.close()
     with log_file:
         assert "is gone (deleted, moved or not mounted)" in log_file.read()
-    _is_damaged(running.entry.id)
+    _check_damaged(running.entry.id)
 
 
-def _is_damaged(experiment: str) -> None:
+def _check_damaged(experiment: str) -> None:
     entry = registry.entry(experiment)
     assert entry is not None
     assert entry.state == "DAMAGED"
 
 
 def test_output_that_was_removed_is_not_taken_for_no_output(start: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    running = start("import nnilite\nnnilite.get_next_parameter()\nnnilite.report_final_result(1)", maxTrialNumber=2)
+    lines = ("import sys, nnilite", "nnilite.get_next_parameter()", "print('warned', file=sys.stderr)")
+    trial = "\n".join((*lines, "nnilite.report_final_result(1)"))
+    running = start(trial, maxTrialNumber=2)
     running.wait("DONE")
     first, second = (running.directory / "trials" / trial["id"] for trial in running.trials())
     (first / "0" / "trial.stdout").unlink()
@@ -225,7 +227,8 @@ def test_output_that_was_removed_is_not_taken_for_no_output(start: Any, capsys: 
 
     def asked(folder: Path, stream: str) -> tuple[int, str]:
         code = run(["log", stream, running.entry.id, "--trial", folder.name])
-        return code, capsys.readouterr().err
+        printed = capsys.readouterr()
+        return code, printed.out + printed.err
 
     for has_manager in (True, False):
         if not has_manager:
@@ -234,4 +237,8 @@ def test_output_that_was_removed_is_not_taken_for_no_output(start: Any, capsys: 
             code, message = asked(folder, "stdout")
             assert code
             assert f"{folder / '0' / 'trial.stdout'} was moved or removed" in message
-        assert asked(first, "stderr") == (0, "")
+        assert asked(first, "stderr") == (0, "warned\n")
+        code, both = asked(first, "trial")
+        assert code == 3
+        assert "warned\n" in both
+        assert f"{first / '0' / 'trial.stdout'} was moved or removed" in both

@@ -94,7 +94,7 @@ def test_a_job_that_does_not_answer_is_unknown_and_holds_up_no_other() -> None:
     assert [one for one, both in found.items() if "has not reported on it" not in both[0].reason] == []
 
 
-async def _print_both(turns: JobTurns, first: Callable[[], Awaitable[JobStatus]]) -> list[JobState]:
+async def _poll_both(turns: JobTurns, first: Callable[[], Awaitable[JobStatus]]) -> list[JobState]:
     found = await turns.statuses([("a", first), ("b", partial(_answer, RUNNING))])
     return [one.state for one in found]
 
@@ -110,10 +110,10 @@ def test_what_a_slow_job_tells_counts_at_the_next_look_and_it_is_asked_once() ->
     async def look() -> list[list[JobState]]:
         turns, answer = JobTurns(limit_s=0.05), asyncio.Event()
         call = partial(slow, answer)
-        first = await _print_both(turns, call), await _print_both(turns, call)
+        first = await _poll_both(turns, call), await _poll_both(turns, call)
         answer.set()
         await others_turn()
-        return [*first, await _print_both(turns, call)]
+        return [*first, await _poll_both(turns, call)]
 
     late, later, last = asyncio.run(look())
     assert late == later == [JobState.UNKNOWN, JobState.RUNNING]
@@ -125,8 +125,8 @@ def test_a_job_whose_reports_are_being_read_is_not_asked_beside_that() -> None:
     async def look() -> list[JobState]:
         turns = JobTurns(limit_s=0.05)
         async with turns.turn("a"):
-            found = await _print_both(turns, partial(_answer, RUNNING))
-        return [*found, *await _print_both(turns, partial(_answer, RUNNING))]
+            found = await _poll_both(turns, partial(_answer, RUNNING))
+        return [*found, *await _poll_both(turns, partial(_answer, RUNNING))]
 
     assert asyncio.run(look()) == [JobState.UNKNOWN, JobState.RUNNING, JobState.RUNNING, JobState.RUNNING]
 
@@ -134,7 +134,7 @@ def test_a_job_whose_reports_are_being_read_is_not_asked_beside_that() -> None:
 def test_a_job_that_is_over_leaves_nothing() -> None:
     async def look() -> int:
         turns = JobTurns()
-        await _print_both(turns, partial(_answer, RUNNING))
+        await _poll_both(turns, partial(_answer, RUNNING))
         async with turns.turn("c"):
             pass
         gc.collect()
@@ -150,8 +150,8 @@ def test_what_a_platform_refuses_is_raised_and_forgotten() -> None:
     async def look() -> list[JobState]:
         turns = JobTurns()
         with pytest.raises(ValueError, match="no"):
-            await _print_both(turns, refuse)
-        return await _print_both(turns, partial(_answer, RUNNING))
+            await _poll_both(turns, refuse)
+        return await _poll_both(turns, partial(_answer, RUNNING))
 
     assert asyncio.run(look()) == [JobState.RUNNING, JobState.RUNNING]
 

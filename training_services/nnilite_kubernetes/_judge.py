@@ -151,7 +151,7 @@ class Judge:
                 self._known.find_memory(content).reporter = pod
             self._remember(content, pod)
             if role is not None:
-                (self._count_pod_lost if gone else self._replace)(content, pod, role)
+                (self._mark_lost_with_pod if gone else self._replace)(content, pod, role)
         self._wake()
 
     def _remember(self, content: Json, *pods: Json) -> None:
@@ -177,7 +177,7 @@ class Judge:
             except ApiError as error:
                 log.warning("the lost worker %s cannot be deleted: %s", metadata["name"], error)
 
-    def _count_pod_lost(self, content: Json, pod: Json, role: Role) -> None:
+    def _mark_lost_with_pod(self, content: Json, pod: Json, role: Role) -> None:
         """Count the trial as lost with its reporting pod: another pod would begin it again within the same attempt."""
         end = judge_pod_end(pod, role.container)
         taken = end is None or end.state in (JobState.CANCELED, JobState.LOST)

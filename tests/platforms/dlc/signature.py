@@ -38,7 +38,7 @@ def broken(
         [
             method,
             parts.path,
-            "&".join(f"{_find_quoted(name)}={_find_quoted(value)}" for name, value in query),
+            "&".join(f"{_quote(name)}={_quote(value)}" for name, value in query),
             "".join(f"{name}:{given[name]}\n" for name in names),
             match[2],
             given["x-acs-content-sha256"],
@@ -51,5 +51,5 @@ def broken(
     return None
 
 
-def _find_quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return quote(text, safe="-_.~")

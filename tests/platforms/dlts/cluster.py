@@ -223,14 +223,14 @@ class DltsCluster:
             job.process = subprocess.Popen(
                 ["/bin/bash", str(script)],
                 cwd=self.folder / "home",
-                env=self._check_own_variables(job),
+                env=self._make_variables(job),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
 
-    def _check_own_variables(self, job: ClusterJob) -> dict[str, str]:
+    def _make_variables(self, job: ClusterJob) -> dict[str, str]:
         given = {entry["name"]: entry["value"] for entry in job.params.get(self.reads) or []}
         own = {
             "DLTS_JOB_ID": job.id,

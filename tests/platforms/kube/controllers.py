@@ -248,7 +248,7 @@ class Collector(Controller):
                 self._collect(key, content, known)
         for key, content in everything:
             metadata = content["metadata"]
-            if metadata.get("deletionTimestamp") and not (_explain_wait(content) and self._blocked(metadata["uid"])):
+            if metadata.get("deletionTimestamp") and not (_goes_last(content) and self._blocked(metadata["uid"])):
                 rest = [name for name in metadata.get("finalizers") or [] if name not in _FINALIZERS]
                 if rest != (metadata.get("finalizers") or []):
                     self.api.patch(key, self.namespace, metadata["name"], {"metadata": {"finalizers": rest}})
@@ -257,7 +257,7 @@ class Collector(Controller):
         metadata = content["metadata"]
         references = metadata["ownerReferences"]
         found = [known.get(entry["uid"]) or self._owner(entry) for entry in references]
-        waits = all(owner is not None and _explain_wait(owner) for owner in found)
+        waits = all(owner is not None and _goes_last(owner) for owner in found)
         blocks = any(entry.get("blockOwnerDeletion") for entry in references)
         if (waits and blocks) or not any(found):
             self.api.delete(key, self.namespace, metadata["name"], metadata["uid"], propagationPolicy="Background")
@@ -301,5 +301,5 @@ def reference(owner: Any) -> dict[str, Any]:
     return {**known, **metadata, "controller": True, "blockOwnerDeletion": True}
 
 
-def _explain_wait(content: Any) -> bool:
+def _goes_last(content: Any) -> bool:
     return "foregroundDeletion" in (content["metadata"].get("finalizers") or [])

@@ -239,7 +239,7 @@ class Run:
 
     def _find_places(self, container: Any) -> dict[str, str]:
         message = container.get("terminationMessagePath") or "/dev/termination-log"
-        return {message: str(self._make_message(container["name"])), **self._volumes.places(container)}
+        return {message: str(self._find_message_file(container["name"])), **self._volumes.places(container)}
 
     def _value(self, entry: Any) -> str:
         """What a variable is set to."""
@@ -252,7 +252,7 @@ class Run:
         found = self._pod["metadata"].get(part) or {}
         return str(found.get(name.removesuffix("']"), "") if bracket else found)
 
-    def _make_message(self, container: str) -> Path:
+    def _find_message_file(self, container: str) -> Path:
         return self.folder / f"{container}.message"
 
     def _wait(self, names: list[str]) -> None:
@@ -280,7 +280,7 @@ class Run:
             _signal(process, signal.SIGKILL)
             code = process.wait(60)
             ended = {"exitCode": 128 - code if code < 0 else code, "finishedAt": now(), "startedAt": started or now()}
-            message = self._make_message(container["name"])
+            message = self._find_message_file(container["name"])
             text = message.read_text()[:4096] if message.exists() else ""
             state = {"terminated": {**ended, "reason": "Completed" if code == 0 else "Error", "message": text}}
             states.append(_status(container, state))

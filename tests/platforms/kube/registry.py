@@ -84,7 +84,7 @@ class Registry:
             whole |= {"status": content["status"]} if "status" in content else {}
         if key in self.crds and (wrong := complaint(key, whole, self.crds[key], False)):
             raise Refusal(422, "Invalid", wrong)
-        if _explain_wait(whole) and not whole["metadata"].get("finalizers") and key != PODS:
+        if _is_terminating(whole) and not whole["metadata"].get("finalizers") and key != PODS:
             self.store.remove(key, metadata["namespace"], metadata["name"])
             return whole
         return self._change(key, metadata, lambda draft: (draft.clear(), draft.update(whole)))
@@ -93,7 +93,7 @@ class Registry:
         """Give a pod its node. Raises: Refusal."""
         if (body.get("metadata") or {}).get("uid") not in (None, pod["metadata"]["uid"]):
             raise Refusal(409, "Conflict", "the UID in the precondition does not match")
-        if pod["spec"].get("nodeName") or _explain_wait(pod):
+        if pod["spec"].get("nodeName") or _is_terminating(pod):
             raise Refusal(409, "Conflict", "the pod is already assigned to a node, or being deleted")
         entry = {"type": "PodScheduled", "status": "True"}
 
@@ -205,5 +205,5 @@ def _place(content: Any) -> tuple[str, str]:
     return content["metadata"].get("namespace") or "", content["metadata"]["name"]
 
 
-def _explain_wait(content: Any) -> bool:
+def _is_terminating(content: Any) -> bool:
     return bool(content["metadata"].get("deletionTimestamp"))

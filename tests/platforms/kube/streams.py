@@ -131,7 +131,7 @@ def serve_exec(handler: Handler, start: Callable[[], subprocess.Popen[bytes]]) -
     ended = threading.Thread(target=_tell, args=(connection, process), daemon=True)
     ended.start()
     try:
-        for channel, data in _count_messages(io.BufferedReader(connection)):
+        for channel, data in _read_messages(io.BufferedReader(connection)):
             if channel == 0:
                 process.stdin.write(data)
                 process.stdin.flush()
@@ -178,7 +178,7 @@ def _send(connection: _TwoWay, kind: int, data: bytes) -> None:
         return
 
 
-def _count_messages(source: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+def _read_messages(source: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     """Channel and data of each message of a client."""
     while len(head := source.read(2)) == 2:
         kind, size = head[0] & 0x0F, head[1] & 0x7F

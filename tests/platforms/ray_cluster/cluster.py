@@ -39,10 +39,10 @@ def missing() -> str:
     """Why there can be no cluster here; "" if there can be one."""
     if not sys.platform.startswith("linux"):
         return "these tests find the processes of Ray in /proc"
-    return "" if _read_program().exists() else "ray is not installed"
+    return "" if _find_program().exists() else "ray is not installed"
 
 
-def _read_program() -> Path:
+def _find_program() -> Path:
     return Path(sys.executable).parent / "ray"
 
 
@@ -111,7 +111,7 @@ class RayCluster:
             "--min-worker-port=10002",  # `nnilite.testing.ports` has those above
             "--max-worker-port=11999",
         ]
-        command = [str(_read_program()), "start", *words, *common]
+        command = [str(_find_program()), "start", *words, *common]
         log = self.folder / "start.log"
         with log.open("ab") as out:
             ran = subprocess.run(
@@ -127,7 +127,7 @@ class RayCluster:
             **kept,
             **_QUICK,
             name: value,
-            "PATH": f"{_read_program().parent}:{kept.get('PATH', '')}",
+            "PATH": f"{_find_program().parent}:{kept.get('PATH', '')}",
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": TOKEN,
             "RAY_USAGE_STATS_ENABLED": "0",

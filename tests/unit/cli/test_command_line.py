@@ -129,7 +129,7 @@ def _given(action: argparse.Action) -> list[str]:
         (["create", "-c", "x.yml", "-port=8081"], "-port needs two dashes: write --port."),
         (["-version"], "`nnictl`: -version needs two dashes: write --version."),
         (["stop", "--debug"], "--debug goes before the command"),
-        (["trial", "kill", "-T"], "`nnictl trial kill` needs a value after -T/--trial-id/--trial_id TRIAL"),
+        (["trial", "kill", "-T"], "`nnictl trial kill` needs a value after -T/--trial/--trial-id/--trial_id TRIAL"),
     ],
 )
 def test_what_helps_is_told(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
