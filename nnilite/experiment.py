@@ -223,7 +223,7 @@ class Experiment:
         trials: int | None = None,
         concurrency: int | None = None,
         timeout_s: float | None = None,
-        optimize: str | Mapping[str, str] = "maximize",
+        optimize: str | Mapping[str, str] | None = None,
         callbacks: Sequence[Callable[[Experiment, Trial], object]] = (),
         progress: bool | None = None,
         python: str | None = None,

@@ -25,7 +25,7 @@ def planned(  # noqa: PLR0913  those after the first three are words in a call
     trials: int | None = None,
     concurrency: int | None = None,
     timeout_s: float | None = None,
-    optimize: str | Mapping[str, str] = "maximize",
+    optimize: str | Mapping[str, str] | None = None,
     python: str | None = None,
     code_directory: str | Path | None = None,
 ) -> FunctionExperiment:
@@ -38,12 +38,21 @@ def planned(  # noqa: PLR0913  those after the first three are words in a call
         raise Conflict("the experiment has no search space: give run(..., space={...}).")
     where = RunTarget(config, trials, concurrency, timeout_s)
     return prepare(
-        config_of(where, Plan(space, "", optimize)),
+        config_of(where, Plan(space, "", _goal_of(config) if optimize is None else optimize)),
         function,
         experiment=experiment,
         python=python,
         code_directory=code_directory,
     )
+
+
+def _goal_of(config: ExperimentConfig) -> str | Mapping[str, str]:
+    """Return what the config's tuner optimizes. The check of the config says what is wrong with other values."""
+    arguments = getattr(config.tuner, "class_args", {})
+    mode, objectives = (arguments.get(word) for word in ("optimize_mode", "objectives"))
+    if isinstance(objectives, Mapping):
+        return objectives
+    return mode if isinstance(mode, str) else "maximize"
 
 
 def follow(run: FunctionRun, timeout_s: float | None, shown: SearchProgress) -> None:

@@ -94,8 +94,9 @@ class Plan:
         config.search_space_file = None
         if not hasattr(config.tuner, "class_args"):
             raise ConfigError(f"tuner: must be a dict such as {{'name': 'TPE'}}, not {config.tuner!r:.100}")
-        named = config.tuner if self.tuner == "" and (config.tuner.name or config.tuner.class_name) else None
-        if named is None:
+        named = config.tuner
+        is_default = not (named.name or named.class_name)
+        if self.tuner != "" or (is_default and not named.class_args):
             self.choose_tuner()._fill(config)
             return
         for word, here in self._goal().items():
@@ -104,9 +105,14 @@ class Plan:
                 raise Conflict(
                     f"the config's tuner has {word} {there!r}, but the search has optimize={here!r}; say the same."
                 )
-        config.tuner = replace(
-            named, class_args={**self._goal(), **named.class_args} if named.name else named.class_args
-        )
+        ours = self.choose_tuner()._make_class_args() if is_default else self._goal()
+        name = lookup.DEFAULT_TUNER if is_default else named.name
+        if isinstance(self.optimize, str) and "objectives" in named.class_args and name and not self._takes_goal(name):
+            raise Conflict(
+                f"the config's tuner has objectives {named.class_args['objectives']!r}, but the search has "
+                f"optimize={self.optimize!r}; say the same."
+            )
+        config.tuner = replace(named, name=name, class_args={**(ours if name else {}), **named.class_args})
         self._fill_others(config)
 
     def _fill(self, config: ExperimentConfig) -> None:
@@ -181,6 +187,10 @@ class Plan:
             return goal
         seed = int.from_bytes(os.urandom(4), "big") if self.seed is None else self.seed
         return {**goal, **_known(lookup.tuner_class(self.tuner), seed=seed), **self.tuner_args}
+
+    def _takes_goal(self, tuner: str) -> bool:
+        """Return whether the tuner of this name has an argument for the goal of the search."""
+        return bool(_known(lookup.tuner_class(tuner), **self._goal()))
 
     def _goal(self) -> dict[str, Json]:
         if isinstance(self.optimize, str):

@@ -16,7 +16,7 @@ import pytest
 from interrupts import is_interrupted_at
 from nnilite import Search
 from nnilite._experiments.registry import RegistryEntry
-from nnilite._functions import call_program
+from nnilite._functions import call_program, experiment_function
 from nnilite._functions.function_folder import code_root, prepare_function
 from nnilite._functions.function_run import FunctionRun
 from nnilite._functions.pickled import MOST_BYTES, pickle_function
@@ -258,6 +258,34 @@ def test_a_tuner_in_the_form_of_yaml_is_taken_and_a_name_alone_is_refused_in_a_s
     config.tuner = "TPE"
     with pytest.raises(ConfigError, match=r"tuner: must be a dict such as \{'name': 'TPE'\}, not 'TPE'"):
         plan.fill(config)
+
+
+MANY = {"objectives": {"default": "minimize", "cost": "maximize"}}
+ONE = {"optimize_mode": "minimize"}
+
+
+@pytest.mark.parametrize(("tuner", "goal"), [("NSGA2", MANY), ("Auto", MANY), ("Auto", ONE), ("TPE", ONE), (None, ONE)])
+def test_an_experiment_optimizes_what_its_config_says_unless_run_says_it(
+    tuner: str | None, goal: dict[str, Any]
+) -> None:
+    def planned(**options: Any) -> dict[str, Any]:
+        config = ExperimentConfig("local")
+        config.tuner.name, config.tuner.class_args = tuner, dict(goal)
+        space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+        return experiment_function.planned(config, "a", plain, space=space, **options).config.tuner.class_args
+
+    found = planned()
+    assert found.items() >= goal.items()
+    assert len({"optimize_mode", "objectives"} & found.keys()) == 1
+    with pytest.raises(Conflict, match="say the same"):
+        planned(optimize={"a": "minimize"} if goal is MANY else "maximize")
+
+
+def test_a_search_of_one_goal_is_not_given_to_a_tuner_of_several() -> None:
+    config = ExperimentConfig("local")
+    config.tuner.name, config.tuner.class_args = "NSGA2", MANY
+    with pytest.raises(Conflict, match=r"the config's tuner has objectives .*optimize='minimize'; say the same"):
+        Plan({"x": {"_type": "uniform", "_value": [0, 1]}}, "", "minimize").fill(config)
 
 
 class Odd:
