@@ -11,9 +11,11 @@ import string
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from nnilite._experiments import registry, search_folder
 from nnilite._experiments.documents import is_folder, write_json
@@ -228,7 +230,8 @@ def _start(
             process.reap()
             raise _refusal(answer, _content(log_path) or process.early_words())
         process.keep()
-    return registry.find(experiment)
+    # Where the disk did not take the manager's address, its file has none yet, or that of the manager before.
+    return replace(registry.find(experiment), url=answer["url"], port=urlsplit(answer["url"]).port)
 
 
 def _refuse_archive() -> None:

@@ -25,10 +25,12 @@ from nnilite._experiments import registry
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._manager.ready_pipe import ReadyPipe
 from nnilite._running import launch, manager_process, managers
+from nnilite._running.manager_client import Client
 from nnilite._running.manager_process import ManagerProcess
 from nnilite._running.managers import NotRunning
 from nnilite.config import from_dict
 from nnilite.errors import NniliteError
+from nnilite.testing import eventually
 
 pytestmark = pytest.mark.process
 
@@ -365,6 +367,25 @@ def test_the_manager_of_nnictl_is_a_copy_of_it_and_is_found_as_such(
         assert managers._process(entry) == entry.pid
     finally:
         managers.stop(entry)
+
+
+def test_a_manager_whose_address_the_disk_does_not_take_is_known_to_its_starter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_unwritable(folder: Path) -> None:
+        (folder / "manager.json").mkdir()
+
+    monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "home"))
+    options = launch.ManagerOptions(port=0)
+    entry = launch.create(from_dict(CONFIG, tmp_path), options=options, detach=False, fill=make_unwritable)
+    try:
+        with Client(entry.url or "", launch.token(entry)) as client:
+            assert client.profile()["id"] == entry.id
+            assert client.url.endswith(f":{entry.port}")
+    finally:
+        (entry.directory / "manager.json").rmdir()
+        eventually(lambda: registry.find(entry.id).url, 30)
+        managers.stop(registry.find(entry.id))
 
 
 def test_a_manager_without_an_address_yet_is_starting(tmp_path: Path) -> None:
