@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,7 +51,7 @@ class AsyncStore:
     async def commit(self, records: Sequence[messages.Record]) -> None:
         """Write records in one transaction. Raises: StoreError, and then nothing is written."""
         self._settled.clear()
-        self.revision = await self._run(self._store.write, records)
+        self.revision = await self._run(partial(self._store.write, retried=True), records)
         self._settled.set()
 
     async def find_attempt(self, key: JobKey) -> tuple[Trial, Attempt, MetricCursor] | None:

@@ -89,13 +89,16 @@ class DatabaseFile:
 
     def put_meta(self, key: str, value: str) -> None:
         """Write a row of the table `meta`. Raises: StoreError."""
-        with translated(self.path, retried=True):
+        with translated(self.path):
             self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Begin a transaction, as the function of this name does. Raises: StoreError, and then nothing is written."""
-        with translated(self.path, retried=True), transaction(self.db) as db:
+    def transaction(self, *, retried: bool = False) -> Iterator[sqlite3.Connection]:
+        """Begin a transaction, as the function of this name does. Raises: StoreError, and then nothing is written.
+
+        `retried`: the caller tries again by itself until it works.
+        """
+        with translated(self.path, retried=retried), transaction(self.db) as db:
             yield db
 
     def is_in_place(self) -> bool:

@@ -60,22 +60,22 @@ class Store:
     def close(self) -> None:
         self.file.close()
 
-    def write(self, records: Sequence[messages.Record]) -> int:
-        """Commit records together; returns the new revision.
+    def write(self, records: Sequence[messages.Record], *, retried: bool = False) -> int:
+        """Commit records together; returns the new revision. `retried`: the caller tries until it works.
 
         Raises: StoreError, and then the records are not written, or not to the file at the path. The caller may hand in
         the same sequence again until it succeeds.
         """
         if records is not self._committed:
-            self._write(records)
+            self._write(records, retried)
             self._committed = records
         self.keep_place()
         self._committed = None
         return self._revision
 
-    def _write(self, records: Sequence[messages.Record]) -> None:
+    def _write(self, records: Sequence[messages.Record], retried: bool) -> None:
         revision = self._revision + 1
-        with self.file.transaction() as db:
+        with self.file.transaction(retried=retried) as db:
             # The write lock is held, so no other manager can take over between this check and the commit.
             self._check_claim()
             write_records(db, records, revision)

@@ -182,11 +182,11 @@ async def test_the_tuner_hears_of_a_result_whose_commit_waits_and_so_does_one_th
     monkeypatch.setattr("nnilite._engine.engine._STORE_RETRY_S", 0.05)
     write, full = Store.write, asyncio.Event()
 
-    def write_or_fail(store: Store, records: Any) -> int:
+    def write_or_fail(store: Store, records: Any, **options: bool) -> int:
         # Only the commit that is meant: one before it that waits would keep the step itself waiting.
         if full.is_set() and any(isinstance(record, messages.SaveMetric) for record in records):
             raise StoreError("no space left", busy=True)
-        return write(store, records)
+        return write(store, records, **options)
 
     monkeypatch.setattr(Store, "write", write_or_fail)
     bench = await start_bench()

@@ -403,6 +403,17 @@ def test_a_start_that_ends_does_not_promise_to_continue(path: Path, monkeypatch:
             start()
 
 
+async def test_only_who_writes_again_promises_to(store: Store, tmp_path: Path) -> None:
+    store.file.db.execute("PRAGMA busy_timeout = 0")
+    with contextlib.closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for write in (partial(store.write, [messages.SaveTrial(trial(0))]), store.claim):
+            with pytest.raises(StoreError, match=r"; try again when it is free$"):
+                write()
+        with pytest.raises(StoreError, match=r"; waiting until it is free$"):
+            await AsyncStore(store, tmp_path).commit([messages.SaveTrial(trial(0))])
+
+
 def test_an_older_database_is_brought_up_to_date_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store.create(path, "abc", 1.0).close()
     monkeypatch.setattr("nnilite._store.database_file.SCHEMA_VERSION", SCHEMA_VERSION + 2)
