@@ -29,13 +29,13 @@ class ResumeReader:
 
     def find_revision(self) -> int:
         """Return the number of the last write that changed a trial."""
-        with translated_on_read(self._file.path, retried=True):
+        with translated_on_read(self._file.path):
             return int(self._file.one("SELECT COALESCE(MAX(revision), 0) FROM trials"))
 
     def find_next_numbers(self) -> tuple[int, int]:
         """Return the next trial's sequence and parameter id."""
         # Each maximum has a query of its own: SQLite takes a single one from its index, and else reads all rows.
-        with translated_on_read(self._file.path, retried=True):
+        with translated_on_read(self._file.path):
             return (
                 int(self._file.one("SELECT COALESCE(MAX(sequence) + 1, 0) FROM trials")),
                 int(self._file.one("SELECT COALESCE(MAX(parameter_id) + 1, 0) FROM trials")),
@@ -43,17 +43,17 @@ class ResumeReader:
 
     def settings(self, defaults: messages.Settings) -> messages.Settings:
         """Return the limits of the config, with the user's later changes."""
-        with translated_on_read(self._file.path, retried=True):
+        with translated_on_read(self._file.path):
             return replace(defaults, **check_experiment_limits(self._file.meta("limits")))
 
     def moment(self, key: str) -> float | None:
         """Return `created` or `ended`, in seconds since the epoch."""
-        with translated_on_read(self._file.path, retried=True):
+        with translated_on_read(self._file.path):
             return read_moment(self._file.meta(key))
 
     def snapshot(self, maximize: bool) -> messages.Snapshot:
         """Return what the rules need to continue."""
-        with translated_on_read(self._file.path, retried=True):
+        with translated_on_read(self._file.path):
             counts = self._file.db.execute("SELECT state, COUNT(*) FROM trials GROUP BY state").fetchall()
             next_sequence, next_parameter_id = self.find_next_numbers()
             return messages.Snapshot(
@@ -95,7 +95,7 @@ class ResumeReader:
     def ended_trials(self) -> list[tuple[str, int]]:
         """Return the ended trials, in the order of their ends, and the number of the latest attempt of each."""
         query = f"SELECT id, attempt FROM trials WHERE state NOT IN {_UNENDED} ORDER BY ended, sequence"
-        with translated_on_read(self._file.path, retried=True):
+        with translated_on_read(self._file.path):
             return [(str(trial), int(attempt)) for trial, attempt in self._file.db.execute(query)]
 
     def _sum_spent(self) -> Iterator[tuple[str, float]]:
@@ -147,7 +147,7 @@ class ResumeReader:
 
     def last_space(self) -> Json:
         """Return the search space as the user last changed it; None if it was never changed."""
-        with translated_on_read(self._file.path, retried=True):
+        with translated_on_read(self._file.path):
             return read_stored_value(
                 self._file.one("SELECT value FROM calls WHERE kind = 'space' ORDER BY number DESC LIMIT 1")
             )
@@ -156,7 +156,7 @@ class ResumeReader:
         """Return for how long at least one trial was running, in seconds."""
         query = "SELECT started, COALESCE(ended, started) FROM attempts WHERE started IS NOT NULL ORDER BY started"
         busy, until = 0.0, 0.0
-        with translated_on_read(self._file.path, retried=True):
+        with translated_on_read(self._file.path):
             # Trials that run side by side count once: only what lies after the last end so far is added.
             for start, end in self._file.db.execute(query):
                 busy += max(0.0, end - max(start, until))

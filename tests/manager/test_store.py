@@ -27,6 +27,7 @@ from nnilite._store.database_schema import SCHEMA, SCHEMA_VERSION
 from nnilite._store.integrity import IntegrityCheck
 from nnilite._store.notices import find_notices
 from nnilite._store.reader import Reader
+from nnilite._store.resume_reader import ResumeReader
 from nnilite._store.store_errors import translated
 from nnilite._store.writer import Store
 from nnilite.errors import StoreError
@@ -412,6 +413,21 @@ async def test_only_who_writes_again_promises_to(store: Store, tmp_path: Path) -
                 write()
         with pytest.raises(StoreError, match=r"; waiting until it is free$"):
             await AsyncStore(store, tmp_path).commit([messages.SaveTrial(trial(0))])
+
+
+async def test_only_who_reads_again_promises_to(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(
+        store, "file", SimpleNamespace(path=store.path, one=fail, meta=fail, db=SimpleNamespace(execute=fail))
+    )
+    reader = store.resume_reader = ResumeReader(store.file)
+    for read in (reader.find_revision, reader.find_next_numbers, partial(reader.snapshot, True)):
+        with pytest.raises(StoreError, match=r"; try again$"):
+            read()
+    with pytest.raises(StoreError, match=r"; retrying$"):
+        await AsyncStore(store, tmp_path).histories()
 
 
 def test_an_older_database_is_brought_up_to_date_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
