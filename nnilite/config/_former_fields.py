@@ -167,7 +167,7 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
     if word in _list_dropped():
         return f"; it {_NO_EFFECT}"
     if path[:1] == ("sharedStorage",) and word == "codedir":
-        return "; it has no meaning here: remove it"
+        return "; it has no effect here: remove it"
     if elsewhere := answer_in_section(path, word, names) or find_top_level_place(word):
         return f"; {elsewhere}"
     near = did_you_mean(name, names)

@@ -47,7 +47,7 @@ SMALL = {
     "proposals": (2, 8),
     "startup": (1, 2),
     # Fewer may have ended on a busy machine before anybody has begun to count what they take.
-    "trials": (10, 20),
+    "trials": (40, 80),
     "intake": (500, 1000),
     "scale": (2, 4),
     "heartbeats": (5, 20),
