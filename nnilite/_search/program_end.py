@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,7 +23,7 @@ def explain_program_end() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if _OVER not in str(error):
+        if threading.main_thread().is_alive() or _OVER not in str(error):  # a pool of a tuner may be shut down, too
             raise
         raise Conflict(
             f"the search cannot go on, since the program's main thread has ended ({error}). Call it before, and not by "

@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -324,6 +325,20 @@ def test_a_result_that_lacks_an_objective_fails_with_a_sentence():
 def test_a_tuner_that_has_nothing_now_is_asked_again_after_a_result(tmp_path):
     search = Search(SPACE, tuner="PBT", population_size=2, all_checkpoint_dir=str(tmp_path), seed=0)
     assert len(search.run(lambda p: p["x"], trials=10, concurrency=4).trials) == 10
+
+
+def test_a_tuner_whose_threads_are_shut_down_is_not_taken_for_the_programs_end():
+    class Pooled(Tuner):
+        def update_search_space(self, search_space):
+            self.pool = ThreadPoolExecutor()
+            self.pool.shutdown()
+
+        def generate_parameters(self, parameter_id, **kwargs):
+            return self.pool.submit(dict).result()
+
+    with pytest.raises(Exception, match="cannot schedule new futures after shutdown") as failed:
+        Search(SPACE, tuner=Pooled()).ask()
+    assert "main thread has ended" not in str(failed.value)
 
 
 def test_a_tuner_of_ones_own_is_used_as_it_is():
