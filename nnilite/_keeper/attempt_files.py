@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from . import plain_file
 from .folder import Folder
-from .trials_folder import make_trials_folder
+from .trials_folder import make_attempt_folder
 
 _ASKED = ("canceled", "interrupted")
 _LOST = ("machine", "fenced")
@@ -59,10 +59,7 @@ class AttemptFiles:
 
     def create(self, spec: Mapping[str, Any]) -> None:
         """Make the folder with its specification, both for its owner alone. Raises: OSError."""
-        trials = os.path.dirname(os.path.dirname(self.folder.path))
-        if not os.path.isdir(trials):
-            make_trials_folder(trials)
-        os.makedirs(self.folder.path, mode=0o700, exist_ok=True)
+        make_attempt_folder(self.folder.path)
         write_private(self.spec_file, json.dumps(spec))
 
     def spec(self) -> Dict[str, Any]:

@@ -35,6 +35,14 @@ def make_trials_folder(path: str) -> None:
             os.close(folder)
 
 
+def make_attempt_folder(path: str) -> None:
+    """Make the folder of an attempt, `<trials>/<trial>/<attempt>`, for its owner alone. Raises: OSError."""
+    trials = os.path.dirname(os.path.dirname(path))
+    if not os.path.isdir(trials):
+        make_trials_folder(trials)
+    os.makedirs(path, mode=0o700, exist_ok=True)
+
+
 def _has_no_journal(path: str) -> bool:
     """Return whether this is on ext4 without a journal, for certain."""
     device = os.stat(path).st_dev

@@ -29,7 +29,7 @@ from nnilite._keeper.plain_file import NotRegularFile, is_folder_there, is_there
 from nnilite._keeper.process import boot_id, identity, is_running, started_at
 from nnilite._keeper.tar_stream import DamagedTar, unpack_checkpoint
 from nnilite._keeper.tree_removal import remove_tree
-from nnilite._keeper.trials_folder import make_trials_folder
+from nnilite._keeper.trials_folder import make_attempt_folder
 from nnilite.services._host_use import HostMeter
 
 __all__ = [
@@ -61,7 +61,7 @@ __all__ = [
     "is_stopped",
     "is_there",
     "kill_groups",
-    "make_trials_folder",
+    "make_attempt_folder",
     "open_regular",
     "read_json",
     "remove_tree",

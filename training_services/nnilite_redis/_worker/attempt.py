@@ -33,7 +33,7 @@ from nnilite.services.worker_side import (
     is_stopped,
     is_there,
     kill_groups,
-    make_trials_folder,
+    make_attempt_folder,
     remove_tree,
     running_groups,
     write_private,
@@ -84,9 +84,7 @@ class WorkerAttempt:
 
     def save(self, data: Mapping[str, Any]) -> None:
         """Save the task to disk, before Redis may forget it. Raises: OSError."""
-        if not (trials := self.path.parent.parent).is_dir():
-            make_trials_folder(str(trials))
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_attempt_folder(str(self.path))
         given = {**data, "given_gpus": self.gpus and list(self.gpus)}
         write_private(str(self.path / "task.json"), json.dumps(given))
 
@@ -172,7 +170,7 @@ class WorkerAttempt:
             return
         self._asked = why
         with contextlib.suppress(OSError):
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_attempt_folder(str(self.path))
             (self.path / "asked").write_text(why, "ascii")
         if why == FENCED:
             guard.signal_trial(self.path, signal.SIGKILL)
