@@ -6,6 +6,7 @@ What asks a manager may wait long for its answer, and is left alone when the hub
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit, urlunsplit
@@ -22,7 +23,7 @@ from nnilite._network.host_names import is_loopback
 from nnilite._rest import ServerContext, wire
 from nnilite._rest.handler import RouteHandler
 from nnilite._rest.route_definition import Route
-from nnilite.errors import ConfigError, Place
+from nnilite.errors import ConfigError, Conflict, Place
 from nnilite.records import Json
 
 ID = "ui"
@@ -164,11 +165,19 @@ def reachable(link: str, host: str, prefix: str = "") -> str:
 
     Managers name themselves as seen from this machine. Where both have a prefix, they are behind one proxy, and
     only the browser knows its scheme and port.
+    Raises: Conflict if only this server is behind one, which then does not serve the manager's port.
     """
     name = split_host_and_port(host)[0]
     parts = urlsplit(link)
     if is_loopback(name.strip("[]")) or not is_loopback(parts.hostname or ""):
         return link
-    if prefix and parts.path.strip("/"):
+    if prefix and not parts.path.strip("/"):
+        port, machine = parts.port, socket.gethostname()
+        raise Conflict(
+            f"The page of this experiment is at port {port} of {machine}, which the proxy does not serve. Forward it "
+            f"(`ssh -L {port}:127.0.0.1:{port} {machine}`) and open the address of `nnictl webui url`, or start the "
+            "experiment with --port and --url-prefix and give that path to the proxy."
+        )
+    if prefix:
         return urlunsplit(parts._replace(scheme="", netloc=""))
     return urlunsplit(parts._replace(netloc=f"{name}:{parts.port}"))

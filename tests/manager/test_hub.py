@@ -33,7 +33,7 @@ from nnilite._hub.handlers import reachable
 from nnilite._hub.hub import Hub
 from nnilite._hub.hub_server import make_application
 from nnilite._running.launch import ManagerOptions
-from nnilite.errors import NniliteError
+from nnilite.errors import Conflict, NniliteError
 from nnilite.testing import eventually
 from page_session import PageSession, trade
 from stand_in_manager import PROFILE, StandIn, stand_in_manager
@@ -284,15 +284,14 @@ def test_an_experiment_is_opened_where_the_browser_has_found_the_page(link: str,
     assert reachable(link, host) == wanted
 
 
-@pytest.mark.parametrize(
-    ("link", "wanted"),
-    [
-        ("http://127.0.0.1:8080/team/one/#key=x", "/team/one/#key=x"),
-        ("http://127.0.0.1:8080/#key=x", "http://lab.example:8080/#key=x"),
-    ],
-)
-def test_an_experiment_behind_the_same_proxy_is_opened_through_it(link: str, wanted: str) -> None:
-    assert reachable(link, "lab.example:443", "/team/hub") == wanted
+def test_an_experiment_behind_the_same_proxy_is_opened_through_it() -> None:
+    assert reachable("http://127.0.0.1:8080/team/one/#key=x", "lab.example:443", "/team/hub") == "/team/one/#key=x"
+
+
+def test_an_experiment_that_the_proxy_does_not_serve_is_not_opened_past_it() -> None:
+    with pytest.raises(Conflict, match=r"port 8080 of .* which the proxy does not serve\. Forward it \(`ssh -L 8080:"):
+        reachable("http://127.0.0.1:8080/#key=x", "lab.example:443", "/team/hub")
+    assert reachable("http://127.0.0.1:8080/#key=x", "localhost:8070", "/team/hub") == "http://127.0.0.1:8080/#key=x"
 
 
 def test_only_what_a_manager_made_can_be_resumed(hub: Client) -> None:
