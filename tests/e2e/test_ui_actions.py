@@ -63,6 +63,17 @@ def test_a_running_trial_is_watched_and_killed(open_page: Any, running: Any) -> 
     page.get_by_role("button", name="Run again").wait_for()
 
 
+def test_a_trial_that_runs_again_does_not_leave_the_focus_on_the_button_that_kills_it(
+    open_page: Any, running: Any
+) -> None:
+    trial = next(t for t in running.trials() if t["state"] == "RUNNING")["id"]
+    running.client.cancel(trial)
+    page = open_page(f"{running.entry.url}/#/trials/{trial}")
+    page.get_by_role("button", name="Run again").press("Enter")
+    page.get_by_role("button", name="Kill").wait_for()
+    assert page.evaluate("document.activeElement.innerText") == "Customise"
+
+
 def test_an_ended_trial_is_run_again(start: Any, open_page: Any) -> None:
     done = start(maxTrialNumber=1)
     done.wait("DONE")

@@ -88,6 +88,19 @@ def test_a_panel_closes_when_the_focus_leaves_it(open_page: Any, address: str) -
     wait_for_focus(page, "Columns")
 
 
+def test_the_filters_close_by_escape_from_inside_and_from_their_button(open_page: Any, address: str) -> None:
+    page = table(open_page, address)
+    panel = page.locator(".filters")
+    press(page, "Filters")
+    panel.get_by_label("lr from").press("Escape")
+    panel.wait_for(state="detached")
+    wait_for_focus(page, "Filters")
+    page.keyboard.press("Enter")
+    panel.wait_for()
+    page.keyboard.press("Escape")
+    panel.wait_for(state="detached")
+
+
 def test_tab_passes_the_rows_and_another_view_begins_at_its_content(open_page: Any, address: str) -> None:
     page = table(open_page, address)
     page.get_by_role("button", name="Reason", exact=True).focus()

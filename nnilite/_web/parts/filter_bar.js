@@ -53,19 +53,28 @@ export function Search() {
 export function FilterButton({ open, setOpen }) {
   const { ranges, choices } = filters.value;
   const active = ranges.length + choices.length;
+  /** @param {KeyboardEvent} event */
+  const onKey = ({ key }) => key === "Escape" && setOpen(false);
   return html`<button aria-expanded=${open ? "true" : "false"} aria-pressed=${active ? "true" : "false"}
-    onClick=${() => setOpen(!open)}><${Icon} name="filter" />Filters${active ? ` (${active})` : ""}</button>`;
+    aria-controls="filters" onKeyDown=${onKey} onClick=${() => setOpen(!open)}><${Icon} name="filter" />Filters${active ? ` (${active})` : ""}</button>`;
 }
 
-export function FilterPanel() {
+/** @param {{ close: () => void }} props */
+export function FilterPanel({ close }) {
   void version.value;
+  /** @param {KeyboardEvent} event */
+  const onKey = ({ key }) => {
+    if (key !== "Escape") return;
+    close();
+    /** @type {HTMLElement | null} */ (document.querySelector("[aria-controls=filters]"))?.focus();
+  };
   const { parameters, metrics } = fields.value;
   const tags = allTags();
   /** @type {Partial<Parameter>[]} */
   const tagged = tags.length ? [{ field: "tag", text: true, values: tags }] : [];
   /** @type {Partial<Parameter>[]} */
   const all = [...tagged, { field: "metric" }, ...metrics, { field: "seconds" }, ...parameters];
-  return html`<div class="card filters">
+  return html`<div class="card filters" id="filters" onKeyDown=${onKey}>
     ${all.map((field) =>
       field.text
         ? html`<${ChoiceFilter} key=${field.field} ...${field} />`

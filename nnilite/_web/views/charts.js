@@ -98,7 +98,7 @@ export function Charts() {
         <span class="soft small">${shownTrials(rows.length, trials().length)}${loaded.value ? "" : ", loading …"}</span>
         <div class="end">${WITH_STOPPED.has(name) && html`<${StoppedSwitch} />`}<${FilterButton} open=${open} setOpen=${setOpen} />${views}</div>
       </div>
-      ${open && html`<${FilterPanel} />`}
+      ${open && html`<${FilterPanel} close=${() => setOpen(false)} />`}
       <div class="toolbar" style=${{ marginTop: "-4px" }}><${FilterChips} /></div>`
     }
     ${entry && Content ? html`<${Content} rows=${rows} />` : html`<${Empty} title=${entry ? "Loading …" : "There is no such chart"} />`}`;

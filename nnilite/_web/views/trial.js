@@ -125,8 +125,8 @@ function Head({ trial }) {
     <div class="end">
       ${
         hasEnded(trial)
-          ? html`<button disabled=${fixed} onClick=${again}><${Icon} name="retry" />Run again</button>`
-          : html`<button class="danger" disabled=${fixed} onClick=${kill}><${Icon} name="kill" />Kill</button>`
+          ? html`<button key="again" disabled=${fixed} onClick=${again}><${Icon} name="retry" />Run again</button>`
+          : html`<button key="kill" class="danger" disabled=${fixed} onClick=${kill}><${Icon} name="kill" />Kill</button>`
       }
       <button disabled=${fixed} onClick=${() => newTrial(trial)}><${Icon} name="edit" />Customise</button>
       <${Copy} small=${false} text=${json} what="Trial as JSON" label="JSON" />

@@ -336,7 +336,7 @@ export function Trials() {
         <button class="primary" disabled=${profile.value?.readOnly} onClick=${() => newTrial(null)}><${Icon} name="plus" />New trial</button>
       </div>
     </div>
-    ${open && html`<${FilterPanel} />`}
+    ${open && html`<${FilterPanel} close=${() => setOpen(false)} />`}
     <div class="toolbar">
       <span class="soft small" aria-live="polite">${telling(rows)}</span>
       <${FilterChips} />
