@@ -28,6 +28,7 @@ from nnilite._cli.terminal_output import SupportsWrite, guard_terminal
 from nnilite._experiments.nni_folders import is_uncertain
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import replace_infinities, write_strict_json
+from nnilite._running.reading import read_intermediate_results
 from nnilite.errors import ConfigError, NniliteError, explain_os_error
 from nnilite.records.dotted import flatten
 from nnilite.units import format_csv_text
@@ -86,6 +87,7 @@ def results(manager: Client, work: Work, intermediate: bool, every: bool = False
     """Yield the results in the order of trials. With `every`, all trials that have ended are among them."""
     counts = manager.profile()["counts"]
     states = [state for state in counts if state not in _OPEN] if every else ["SUCCEEDED"]
+    reported = read_intermediate_results(manager) if intermediate else {}
     work.expect(sum(counts.get(state, 0) for state in states))
     for trial in manager.trials(states=states) if states else ():
         work.advance()
@@ -97,8 +99,7 @@ def results(manager: Client, work: Work, intermediate: bool, every: bool = False
         row |= {"state": trial["state"]} if every else {}
         row |= {name: trial[name] for name in (*_OPTIONAL, "attributes") if trial.get(name)}
         if intermediate:
-            found = manager.metrics(trial["id"], kind="PERIODICAL")
-            row["intermediate"] = [one["value"] for one in found if one["attempt"] == trial["attempt"]]
+            row["intermediate"] = reported.get((trial["id"], trial["attempt"]), [])
         yield row
 
 

@@ -21,9 +21,7 @@ def study_of(manager: Client) -> Study:
 
 
 def _read_ran(manager: Client) -> Iterator[PlottedTrial]:
-    reported: dict[tuple[str, int], list[object]] = {}
-    for metric in manager.metrics(kind="PERIODICAL"):
-        reported.setdefault((metric["trial"], metric["attempt"]), []).append(metric["value"])
+    reported = reading.read_intermediate_results(manager)
     for one in manager.trials():
         trial = reading.trial_of(one)
         yield PlottedTrial(trial, reported.get((trial.id, trial.attempt), ()))

@@ -50,6 +50,17 @@ def what_ran(client: Client, *, comparable: bool = False) -> dict[str, Any]:
     return answer
 
 
+def read_intermediate_results(client: Client) -> dict[tuple[str, int], list[Any]]:
+    """Return the intermediate results of each attempt, by its trial and number. Attempts without any are left out.
+
+    They are asked for in pages: a request for each trial would take minutes where there are many.
+    """
+    found: dict[tuple[str, int], list[Any]] = {}
+    for metric in client.metrics(kind="PERIODICAL"):
+        found.setdefault((metric["trial"], metric["attempt"]), []).append(metric["value"])
+    return found
+
+
 def trial_of(one: Mapping[str, Any]) -> Trial:
     """Return the record of a trial that a manager has described."""
     return Trial(

@@ -299,6 +299,21 @@ def test_an_export_can_be_imported_again(make: Make, manager: StandIn, tmp_path:
     assert sent[0]["value"] == {"default": 0.25, "loss": "NaN"}
 
 
+def test_an_export_asks_for_the_intermediate_results_of_all_trials_at_once(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    attempt = TRIAL["attempt"]
+    reported = [(TRIAL["id"], attempt, 1), ("other", 0, 5), (TRIAL["id"], attempt, 2), (TRIAL["id"], attempt + 1, 7)]
+    metrics = [{"trial": trial, "attempt": number, "value": value} for trial, number, value in reported]
+    manager.says("GET /metrics", {"metrics": metrics, "next": 4})
+    assert run(["experiment", "export", "-i"]) == 0
+    assert [row["intermediate"] for row in json.loads(capsys.readouterr().out)] == [[1, 2]]
+    assert [one.path for one in manager.asked if one.path.partition("?")[0].endswith("/metrics")] == [
+        "/api/v1/metrics?kind=PERIODICAL&after=0&limit=1000"
+    ]
+
+
 def test_nnis_exports_with_metrics_as_text_are_imported_as_numbers(
     make: Make, manager: StandIn, tmp_path: Path
 ) -> None:
