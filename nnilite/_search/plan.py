@@ -99,19 +99,17 @@ class Plan:
         if self.tuner != "" or (is_default and not named.class_args):
             self.choose_tuner()._fill(config)
             return
-        for word, here in self._goal().items():
+        # A tuner of the user's own may call anything its objectives.
+        goals = self._goal() if named.class_name else {"optimize_mode": None, "objectives": None, **self._goal()}
+        for word, here in goals.items():
             there = named.class_args.get(word, here)
             if there != here:
                 raise Conflict(
-                    f"the config's tuner has {word} {there!r}, but the search has optimize={here!r}; say the same."
+                    f"the config's tuner has {word} {there!r}, but the search has optimize={self.optimize!r}; "
+                    "say the same."
                 )
         ours = self.choose_tuner()._make_class_args() if is_default else self._goal()
         name = lookup.DEFAULT_TUNER if is_default else named.name
-        if isinstance(self.optimize, str) and "objectives" in named.class_args and name and not self._takes_goal(name):
-            raise Conflict(
-                f"the config's tuner has objectives {named.class_args['objectives']!r}, but the search has "
-                f"optimize={self.optimize!r}; say the same."
-            )
         config.tuner = replace(named, name=name, class_args={**(ours if name else {}), **named.class_args})
         self._fill_others(config)
 
@@ -187,10 +185,6 @@ class Plan:
             return goal
         seed = int.from_bytes(os.urandom(4), "big") if self.seed is None else self.seed
         return {**goal, **_known(lookup.tuner_class(self.tuner), seed=seed), **self.tuner_args}
-
-    def _takes_goal(self, tuner: str) -> bool:
-        """Return whether the tuner of this name has an argument for the goal of the search."""
-        return bool(_known(lookup.tuner_class(tuner), **self._goal()))
 
     def _goal(self) -> dict[str, Json]:
         if isinstance(self.optimize, str):

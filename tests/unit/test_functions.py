@@ -281,9 +281,10 @@ def test_an_experiment_optimizes_what_its_config_says_unless_run_says_it(
         planned(optimize={"a": "minimize"} if goal is MANY else "maximize")
 
 
-def test_a_search_of_one_goal_is_not_given_to_a_tuner_of_several() -> None:
+@pytest.mark.parametrize("tuner", ["NSGA2", "Auto", None])
+def test_a_search_of_one_goal_is_not_given_to_a_tuner_of_several(tuner: str | None) -> None:
     config = ExperimentConfig("local")
-    config.tuner.name, config.tuner.class_args = "NSGA2", MANY
+    config.tuner.name, config.tuner.class_args = tuner, MANY
     with pytest.raises(Conflict, match=r"the config's tuner has objectives .*optimize='minimize'; say the same"):
         Plan({"x": {"_type": "uniform", "_value": [0, 1]}}, "", "minimize").fill(config)
 
