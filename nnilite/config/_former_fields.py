@@ -171,10 +171,14 @@ def answer(path: Sequence[str | int], name: str, known: Iterable[str], value: An
     if elsewhere := answer_in_section(path, word, names) or find_top_level_place(word):
         return f"; {elsewhere}"
     near = did_you_mean(name, names)
-    found = {} if _is_algorithm(path) and near.endswith("?") else _find_unless_typo(word, names)
-    if found:
+    if found := _find_unless_typo(word, names) if _may_be_of_a_platform(path, near) else {}:
         return _send_elsewhere(found, names, path)
     return near if len(names) <= _MOST_NAMED else _shorten(near)
+
+
+def _may_be_of_a_platform(path: Sequence[str | int], near: str) -> bool:
+    """Return whether a name here may be that of a platform's field: not in a section whose subject is another one."""
+    return not (_is_algorithm(path) and near.endswith("?")) and path[:1] not in (("trackers",), ("webhooks",))
 
 
 def _find_other_place(path: Sequence[str | int], word: str, names: Iterable[str]) -> str:

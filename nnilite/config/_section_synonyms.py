@@ -18,6 +18,17 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 }
 """Fields with that meaning, some platforms' own; the first one that a section has is the answer."""
 _PYTHON = "write the path of its Python in trialCommand, as in trialCommand: /path/to/venv/bin/python3 trial.py"
+_OF_OTHER_SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "trackers": {
+        "name": ("type", "kind", "tracker", "backend", "platform", "service"),
+        "uri": ("url", "trackinguri", "trackingserver", "server", "host", "address"),
+        "directory": ("dir", "logdir", "savedir", "path", "folder"),
+        "project": ("experiment", "experimentname", "projectname"),
+    },
+    "webhooks": {"url": ("uri", "address", "endpoint"), "events": ("on", "event", "when")},
+    "sharedStorage": {"storageType": ("type", "kind", "platform", "name")},
+}
+"""Fields of sections that are not of a training service, each with what people call it."""
 _SENTENCES = {
     **dict.fromkeys(("concurrency", "maxconcurrent", "parallelism"), "write trialConcurrency at the top level"),
     **dict.fromkeys(("maxtrials", "trials", "ntrials"), "write maxTrialNumber at the top level"),
@@ -46,7 +57,7 @@ _WHICH_GPUS = ("gpus", "gpuids", "cudavisibledevices", "devices")
 
 
 def answer_in_section(path: Sequence[str | int], word: str, names: Iterable[str]) -> str:
-    """Return what to write in place of a field that a training service's section does not have; "" if unknown.
+    """Return what to write in place of a field that a section does not have; "" if unknown.
 
     `word` is its name in lower case without underscores, `names` are the fields of the section at `path`.
 
@@ -54,7 +65,9 @@ def answer_in_section(path: Sequence[str | int], word: str, names: Iterable[str]
     'did you mean cpus?'
     """
     if path[:1] != ("trainingService",):
-        return ""
+        synonyms = _OF_OTHER_SECTIONS.get(str(path[0]), {}) if path else {}
+        meant = next((name for name, others in synonyms.items() if word in others), "")
+        return f"did you mean {meant}?" if meant else ""
     known = set(names)
     gpus = ["trialGpuNumber for their number"] if word in _GPUS else []
     gpus += ["gpuIndices for those that trials may use"] if word in _WHICH_GPUS and "gpuIndices" in known else []

@@ -204,6 +204,20 @@ def test_a_field_of_another_platform_is_answered_with_that() -> None:
     assert said.endswith("host: there is no such field; another platform has host (remote, openpai)")
 
 
+@pytest.mark.parametrize(
+    ("section", "name", "meant"),
+    [
+        (("trackers", 0), "type", "did you mean name?"),
+        (("trackers", 0), "trackingUri", "did you mean uri?"),
+        (("webhooks", 0), "endpoint", "did you mean url?"),
+        (("webhooks", 0), "platform", "the fields here are name, uri, url, storageType"),
+        (("sharedStorage",), "type", "did you mean storageType?"),
+    ],
+)
+def test_a_tracker_is_not_taken_for_a_platform(section: tuple[str | int, ...], name: str, meant: str) -> None:
+    assert _former_fields.answer(section, name, ["name", "uri", "url", "storageType"]) == f"; {meant}"
+
+
 FLAT = {
     "searchSpace": SPACE,
     "trialCommand": "x",
