@@ -56,7 +56,7 @@ class AsyncStore:
 
     async def find_attempt(self, key: JobKey) -> tuple[Trial, Attempt, MetricCursor] | None:
         """Return what is known of an attempt, or None if there is no such trial or attempt. Raises: StoreError."""
-        known = await self._run(self._store.resume_reader.attempt, *key)
+        known = await self._run(partial(self._store.resume_reader.attempt, retried=True), *key)
         if known is None:
             return None
         trial, attempt, metrics = known

@@ -119,9 +119,12 @@ class ResumeReader:
         last = self._file.one(f"SELECT value {where} ORDER BY idx DESC LIMIT 1", *at)
         return read_stored_value(last), int(self._file.one(f"SELECT COUNT(*) {where}", *at))
 
-    def attempt(self, trial: str, number: int) -> tuple[Trial, Attempt, int] | None:
-        """Return a trial, its attempt with that number, and how many reports that has made; None if missing."""
-        with translated_on_read(self._file.path, retried=True):
+    def attempt(self, trial: str, number: int, *, retried: bool = False) -> tuple[Trial, Attempt, int] | None:
+        """Return a trial, its attempt with that number, and how many reports that has made; None if missing.
+
+        `retried`: the caller tries until it works.
+        """
+        with translated_on_read(self._file.path, retried=retried):
             row = self._file.db.execute(f"SELECT {TRIAL_COLUMNS} FROM trials WHERE id = ?", (trial,)).fetchone()
             if row is None:
                 return None

@@ -423,11 +423,14 @@ async def test_only_who_reads_again_promises_to(store: Store, tmp_path: Path, mo
         store, "file", SimpleNamespace(path=store.path, one=fail, meta=fail, db=SimpleNamespace(execute=fail))
     )
     reader = store.resume_reader = ResumeReader(store.file)
-    for read in (reader.find_revision, reader.find_next_numbers, partial(reader.snapshot, True)):
+    once = (partial(reader.snapshot, True), partial(reader.attempt, "t0", 0))
+    for read in (reader.find_revision, reader.find_next_numbers, *once):
         with pytest.raises(StoreError, match=r"; try again$"):
             read()
-    with pytest.raises(StoreError, match=r"; retrying$"):
-        await AsyncStore(store, tmp_path).histories()
+    kept = AsyncStore(store, tmp_path)
+    for wait in (kept.histories(), kept.find_attempt(("t0", 0))):
+        with pytest.raises(StoreError, match=r"; retrying$"):
+            await wait
 
 
 def test_an_older_database_is_brought_up_to_date_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
