@@ -185,7 +185,10 @@ def _show_result(manager: Client, profile: dict[str, Any], entry: RegistryEntry)
     summary.show_notices(profile)
     summary.show_best(profile)
     if profile["counts"].get("FAILED"):
-        _show_failure(manager, entry, whole=summary.have_none_succeeded(profile))
+        has_none = summary.have_none_succeeded(profile)
+        _show_failure(manager, entry, whole=has_none)
+        for line in summary.notes(profile) if has_none else ():
+            print(line)
 
 
 def _show_failure(manager: Client, entry: RegistryEntry, *, whole: bool) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from nnilite._keeper.command_start import SHELL_WORDS
 
-__all__ = ["StartedProgram", "find_missing_program", "has_open_quote", "read_programs"]
+__all__ = ["StartedProgram", "find_missing_program", "find_other_python", "has_open_quote", "read_programs"]
 
 _SEPARATORS = "();<>|&\n"
 _IN_A_ROW = {";", "&&", "\n"}
@@ -27,6 +27,7 @@ _IN_FRONT = {"time", "nohup", "exec", "nice", "command", "env"}
 _SHELLS = {"sh", "bash", "dash", "zsh"}
 _UNCERTAIN = re.compile(r"[$`*?\[\]{}~\\]")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
+_PYTHON = re.compile(r"python[\d.]*")
 
 
 class StartedProgram(NamedTuple):
@@ -84,6 +85,32 @@ def find_missing_program(command: str, folder: Path) -> str:
     common = ["python3", "python", "bash", "sh", "Rscript", "julia", "node", "perl", "mpirun", "torchrun"]
     close = next((one for one in difflib.get_close_matches(word, common, 5, 0.75) if shutil.which(one)), "")
     return f"this machine has no program {word}" + (f"; did you mean {close}?" if close else "")
+
+
+def find_other_python(command: str, folder: Path) -> str:
+    """Return that a command's Python is not that of the project in `folder`: the end of a sentence; "" if it is.
+
+    A Python of any environment, such as one that was activated, is taken for the one that is wanted.
+    """
+    programs = list(read_programs(command, folder))
+    word = programs[-1].words[0] if programs and not programs[-1].is_set_up else ""
+    found = shutil.which(word) if _PYTHON.fullmatch(word) else None
+    environment = _find_environment(folder)
+    if found is None or environment is None or _is_environment(Path(found).parents[1]):
+        return ""
+    own = shlex.quote(str(environment / "bin" / word))
+    return f"{word} is {found}, which lacks what is installed in {environment}; write {own}, or activate it first"
+
+
+def _find_environment(folder: Path) -> Path | None:
+    """Return the virtual environment of a project: in its folder or, in a repository, further out."""
+    repository = next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
+    places = (place for place in (folder, *folder.parents) if place.is_relative_to(repository))
+    return next((place / ".venv" for place in places if _is_environment(place / ".venv")), None)
+
+
+def _is_environment(folder: Path) -> bool:
+    return (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir()
 
 
 def _simple_commands(command: str) -> Iterator[tuple[list[str], bool]]:

@@ -491,3 +491,9 @@ def test_an_experiment_of_which_no_trial_succeeds_has_an_exit_code_of_its_own(wr
     assert code == 8
     assert "Best: none; no trial has succeeded." in out
     assert "can't open file" in out
+
+
+def test_an_experiment_without_success_ends_with_what_was_odd_from_the_start(write: Write) -> None:
+    code, out, _ = _done("create", "-c", write(trialCommand="pyhton3 trial.py", maxTrialNumber=1), "-p", 0, "-f")
+    assert code == 8
+    assert "this machine has no program pyhton3; did you mean python3?\nEverything is kept" in out

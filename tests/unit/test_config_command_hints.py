@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nnilite.config import from_dict
+from nnilite.services.trial_command import find_other_python
 
 CONFIG = {
     "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
@@ -273,3 +274,30 @@ def test_a_command_that_chooses_its_gpu_goes_not_with_assigned_ones(folder: Path
 def test_a_command_that_yaml_has_put_on_one_line_names_the_word_that_gets_a_space(folder: Path) -> None:
     [warning] = warned(folder, "python3 trial.py \\ --epochs 3")
     assert "remove the \\ before --epochs" in warning
+
+
+@pytest.mark.parametrize(
+    ("place", "command", "is_named"),
+    [
+        ("code", "python3 trial.py", True),
+        ("code", "cd . && python trial.py", True),
+        (".", "python3 trial.py", True),
+        ("other", "python3 trial.py", False),
+        ("code", "uv run trial.py", False),
+        ("code", ". .venv/bin/activate; python3 trial.py", False),
+        ("code", ".venv/bin/python trial.py", False),
+    ],
+)
+def test_a_python_that_is_not_that_of_the_project_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, command: str, is_named: bool
+) -> None:
+    code, system, own = tmp_path / "code", tmp_path / "usr" / "bin", (tmp_path / place).resolve() / ".venv"
+    for folder in (tmp_path / ".git", code, system, own):
+        folder.mkdir(parents=True, exist_ok=True)
+    (own / "pyvenv.cfg").touch()
+    for name in ("python", "python3", "uv"):
+        (system / name).touch(0o755)
+    monkeypatch.setenv("PATH", str(system))
+    assert (f"which lacks what is installed in {own}; write " in find_other_python(command, code)) is is_named
+    (system.parent / "pyvenv.cfg").touch()  # one that was activated
+    assert find_other_python(command, code) == ""

@@ -11,7 +11,7 @@ from nnilite.errors import ConfigError, Place
 from nnilite.service import IgnoredOption, ServiceContext
 from nnilite.services.preloading import PreloadedModules, check_modules
 from nnilite.services.section_fields import GPU_OPTION, ReuseMode, TrialGpuNumber, needs_assigned_gpus
-from nnilite.services.trial_command import find_missing_program
+from nnilite.services.trial_command import find_missing_program, find_other_python
 from nnilite.units import GpuIndices, Niceness, PositiveInt
 
 
@@ -88,9 +88,10 @@ def check_launcher(distributed: Any) -> None:
         )
 
 
-def find_missing(context: ServiceContext) -> str:
-    """Return a sentence on the program of the trial command, if this machine has none of that name; else ""."""
-    fault = find_missing_program(str(context.defaults.get("trialCommand") or ""), context.code_directory)
+def find_odd_program(context: ServiceContext) -> str:
+    """Return a sentence on the program of the trial command, if this machine has none or another one; else ""."""
+    command, code = str(context.defaults.get("trialCommand") or ""), context.code_directory
+    fault = find_missing_program(command, code) or find_other_python(command, code)
     return f"trialCommand: {fault}" if fault else ""
 
 

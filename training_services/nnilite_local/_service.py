@@ -37,7 +37,7 @@ from nnilite.services.slots import SlotAllocator, SlotError, SlotTerms
 from nnilite.services.worker_side import FolderHangs, FolderLooks, HostMeter, started_at, write_private
 from nnilite.units import HIDDEN
 from nnilite_local._attempt_folder import AttemptFolder
-from nnilite_local._config import IGNORED, LocalConfig, check_launcher, find_missing
+from nnilite_local._config import IGNORED, LocalConfig, check_launcher, find_odd_program
 from nnilite_local._dismissed_keepers import DismissedKeepers, tidy
 from nnilite_local._endings import Endings
 from nnilite_local._fork_server_client import ForkServerClient
@@ -221,7 +221,7 @@ class LocalService(TrainingService):
         wanted = (gpus_of(self.config, self.context) or 0) * nodes_of(self.context)
         concurrency = self.context.defaults.get("trialConcurrency")
         few_gpus = await self._gpus.check(wanted, concurrency) if wanted else ""
-        self._remarks = [note for note in (find_missing(self.context), few_gpus) if note]
+        self._remarks = [note for note in (find_odd_program(self.context), few_gpus) if note]
 
     async def check_for_dry_run(self) -> None:
         if self.config.preload:
