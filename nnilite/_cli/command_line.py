@@ -39,6 +39,8 @@ _NO_OPTIONS = {
     "nnictl resume": "it has the configuration of its start, and `nnictl update` changes limits and search space",
 }
 """Where stands what users look for among the options of a command."""
+_ONE_ARGUMENT = {"nnictl tensorboard": "write the experiment's id alone: `start` was NNI's, and Ctrl-C stops it"}
+"""What to write in place of several arguments of a command that takes one."""
 _OPTIONS_OF_IDS = ("--id", "-i", "--experiment_id", "--experiment-id", "--trial_id", "--trial-id")
 
 _PLAIN = {int: "a whole number", float: "a number"}
@@ -142,7 +144,7 @@ class Parser(argparse.ArgumentParser):
             return f"`{self.prog}` has no option {odd}{_near(odd, known) or f'; {elsewhere}'}."
         if f"--{words}" in known:
             return f"`{self.prog}` takes no more arguments, but got {words!r}; did you mean --{words}?"
-        cure = _NO_OPTIONS.get(self.prog, "") if "=" in words else ""
+        cure = _NO_OPTIONS.get(self.prog, "") if "=" in words else _ONE_ARGUMENT.get(self.prog, "")
         return (
             f"`{self.prog}` takes no more arguments, but got {words!r}; {cure or f'`{self.prog} --help` shows more'}."
         )

@@ -317,7 +317,8 @@ def import_class(path: str) -> object:
         module = importlib.import_module(module_name)
     except ImportError as error:
         cure = f" NNI installed it; do so by `pip install {error.name}`." if error.name in _OF_NNI else ""
-        raise PluginError(f"cannot import module {module_name!r} of {path!r}: {error}.{cure}") from error
+        why = str(error).rstrip(".")
+        raise PluginError(f"cannot import module {module_name!r} of {path!r}: {why}.{cure}") from error
     if not hasattr(module, class_name):
         raise PluginError(f"module {module_name!r} has no class {class_name!r}.")
     loaded: object = getattr(module, class_name)

@@ -64,8 +64,11 @@ def test_a_tuner_that_needs_a_package_of_nnis_is_answered_with_its_installation(
     (tmp_path / "mine_of_nni.py").write_text(f"import {missing}\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, missing, None)  # so that it is missing even where it is installed
-    with pytest.raises(PluginError, match=rf"cannot import module 'mine_of_nni' .*\.{cure}$"):
+    with pytest.raises(PluginError, match=rf"cannot import module 'mine_of_nni' .*[^.]\.{cure}$"):
         lookup.import_class("mine_of_nni.Tuner")
+    (tmp_path / "raising.py").write_text("raise ImportError('A sentence.')\n")
+    with pytest.raises(PluginError, match=r"A sentence\.$"):
+        lookup.import_class("raising.Tuner")
 
 
 WITHOUT = """

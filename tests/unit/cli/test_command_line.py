@@ -113,6 +113,7 @@ def _given(action: argparse.Action) -> list[str]:
             "-t/--type: 'cvs' is not one of json, csv, optuna; did you mean csv?",
         ),
         (["stop", "one", "two", "three"], "takes no more arguments, but got "),
+        (["tensorboard", "start", "abc"], "write the experiment's id alone: `start` was NNI's"),
         (["experiment", "list", "all"], "takes no more arguments, but got 'all'; did you mean --all?"),
         (["experiment", "stop", "abcd"], "There is no `nnictl experiment stop`; it is `nnictl stop`."),
         (["update", "trialnum", "--id", "abcd", "-v", "3"], "has no option --id; write the id alone, without --id."),
