@@ -38,9 +38,7 @@ def find_command_hints(command: str, code: Path, parameters: Iterable[str] = ())
     """Return sentences on a trial command that runs in a copy of the folder `code`, for a space of `parameters`."""
     known = set(parameters)
     found = {name: one[0] for one in _STAND_IN.finditer(command) if (name := _name_of(one, known)) in known}
-    written = {
-        name: text for name, text in found.items() if f"{name}=" not in command and f" {name} in " not in command
-    }
+    written = {name: text for name, text in found.items() if not _is_assigned(name, text, command)}
     hints = [
         f"trialCommand: {stand_in} is not replaced by the parameter {name}: the trial gets its parameters from "
         "nni.get_next_parameter()"
@@ -72,6 +70,12 @@ def find_command_hints(command: str, code: Path, parameters: Iterable[str] = ())
     ]
     hints += [f"trialCommand: {word}{fault}" for word in scripts if (fault := _find_fault(code / word))]
     return hints
+
+
+def _is_assigned(name: str, stand_in: str, command: str) -> bool:
+    """Return whether a shell gives the name a value, so that `$name` is that: `lr=$lr` is an argument, as for Hydra."""
+    value = rf"(?<![\w.-]){re.escape(name)}=(?![\"']?{re.escape(stand_in)})"
+    return f" {name} in " in command or re.search(value, command) is not None
 
 
 def _name_of(stand_in: re.Match[str], known: set[str]) -> str:

@@ -97,6 +97,9 @@ def test_what_may_be_there_is_no_warning(folder: Path, command: str) -> None:
         ("python3 trial.py 2>&1 | tee log.txt", "a program that fails counts as succeeded; write `set -o pipefail;`"),
         ("python3 trial.py --x $x", "$x is not replaced by the parameter x"),
         ("python3 trial.py --x ${trialParameters.x}", "${trialParameters.x} is not replaced by the parameter x"),
+        ("python3 trial.py --x=$x", "$x is not replaced by the parameter x"),
+        ("python3 trial.py x={x}", "{x} is not replaced by the parameter x"),
+        ("python3 trial.py +x='${x}'", "${x} is not replaced by the parameter x"),
         ("python3 trial.py --x %(x)s", "%(x)s is not replaced by the parameter x"),
     ],
 )
