@@ -246,6 +246,14 @@ def show(options: argparse.Namespace) -> None:
     screen.show_table(("ATTEMPT", "KIND", "NO", "VALUE"), reported, "None yet.")
     print("\nFiles")
     screen.show_table(("FILE", "BYTES"), [(one["path"], one["size"]) for one in files], "None yet.")
+    _name_checkpoints(options)
+
+
+def _name_checkpoints(options: argparse.Namespace) -> None:
+    """Print where the checkpoints of a trial are, if they are on this machine: they are not among its files."""
+    folder = access.find(options, read_only=True).directory / "checkpoints" / options.trial
+    if folder.is_dir() and any(folder.iterdir()):
+        print(f"\nIts checkpoints are in {screen.clean(str(folder))}.")
 
 
 def _list_files_here(manager: Client, trial: str) -> list[dict[str, Any]]:
@@ -374,6 +382,7 @@ def download(options: argparse.Namespace) -> None:
     _tell_left_out("their names are not UTF-8", unnamed)
     if listing["note"]:
         print(listing["note"])
+    _name_checkpoints(options)
 
 
 def _has_address(path: str) -> bool:

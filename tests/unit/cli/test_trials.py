@@ -60,6 +60,20 @@ def test_a_trial_without_files_here_is_shown(make: Make, manager: StandIn, capsy
     assert capsys.readouterr().out.endswith("Files\nNone yet.\n")
 
 
+def test_the_checkpoints_of_a_trial_are_named_where_they_are_on_this_machine(
+    make: Make, manager: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = make("abcd") / "checkpoints" / "trial1"
+    place.mkdir(parents=True)
+    manager.says("GET /trials/trial1", {**TRIAL, "attempts": []})
+    manager.says("GET /trials/trial1/metrics", {"metrics": [], "next": 0})
+    run(["trial", "show", "-T", "trial1"])
+    assert "checkpoints" not in capsys.readouterr().out
+    (place / "model.pt").touch()
+    run(["trial", "show", "-T", "trial1"])
+    assert capsys.readouterr().out.endswith(f"\nIts checkpoints are in {place}.\n")
+
+
 def test_one_file_of_a_trial_is_printed(make: Make, manager: StandIn, capsysbinary: Any) -> None:
     make("abcd")
     manager.says("GET /trials/trial1/files/0/roles/worker-1.log", b"a worker\n")
