@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nnilite._cli.nnictl import run
+from nnilite._cli.screen import clean
 from stand_in_manager import PROFILE, TRIAL, Make, StandIn
 
 
@@ -71,7 +72,7 @@ def test_the_checkpoints_of_a_trial_are_named_where_they_are_on_this_machine(
     assert "checkpoints" not in capsys.readouterr().out
     (place / "model.pt").touch()
     run(["trial", "show", "-T", "trial1"])
-    assert capsys.readouterr().out.endswith(f"\nIts checkpoints are in {place}.\n")
+    assert capsys.readouterr().out.endswith(f"\nIts checkpoints are in {clean(str(place))}.\n")
 
 
 def test_one_file_of_a_trial_is_printed(make: Make, manager: StandIn, capsysbinary: Any) -> None:
