@@ -170,7 +170,7 @@ class Loop:
 
     def _finish(self, workers: WorkerProcesses, running: dict[str, Trial], error: BaseException) -> None:
         """Wait for what still runs, so that nothing of it is lost; but not after a Ctrl-C, which kills it."""
-        while running and isinstance(error, Exception) and not workers.broken:
+        while workers.is_busy and isinstance(error, Exception) and not workers.broken:
             for trial, outcome in self._ends(workers, running):
                 self._tell(trial, outcome)
 

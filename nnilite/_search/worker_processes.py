@@ -36,6 +36,10 @@ _CURE = (
     "Define it at the top level of a module that can be imported, not in a notebook, a function or by lambda, "
     "and give what it needs by functools.partial; or run it in threads, without processes=True."
 )
+_POOLED = (
+    "a worker of multiprocessing.Pool or joblib may not start worker processes. "
+    "Run the trials in threads, without processes=True, or use a concurrent.futures.ProcessPoolExecutor."
+)
 _GUARD = 'A script has to call run under `if __name__ == "__main__":`, since each worker process imports it.'
 
 
@@ -79,13 +83,18 @@ class WorkerProcesses:
     """The worker processes of one run. They end with the `with` block, whatever they do then."""
 
     def __init__(self, objective: Callable[..., Json], takes_report: bool) -> None:
-        """Set up the workers. Raises: Conflict if the function cannot be sent to other processes."""
+        """Set up the workers.
+
+        Raises: Conflict if the function cannot be sent to other processes, or this process may not start any.
+        """
+        if _is_pooled():
+            raise Conflict(_POOLED)
         self._objective = _pickle(objective)
         self._takes_report = takes_report
         self._context = multiprocessing.get_context("spawn")
         self._workers: list[_WorkerProcess] = []
         self._false_starts = 0
-        self.broken = False  # no worker can begin
+        self.broken = False  # each worker would fail, as this one has
 
     def __enter__(self) -> WorkerProcesses:
         return self
@@ -103,6 +112,11 @@ class WorkerProcesses:
             one.process.join(_END_S)
             _end(one)
         self._workers.clear()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a worker has a trial."""
+        return any(one.trial for one in self._workers)
 
     def begin(self, trial: str, parameters: Json) -> None:
         """Give a trial to a free worker, or to a new one. One that has died since its last trial is replaced."""
@@ -127,20 +141,25 @@ class WorkerProcesses:
                 yield event
 
     def _start(self) -> _WorkerProcess:
+        try:
+            started = self._start_process()
+        # A RuntimeError says that this process is itself a worker that imports the script.
+        except (OSError, RuntimeError) as error:
+            raise NniliteError(f"a worker process cannot be started: {str(error).strip()}") from error
+        self._workers.append(started)
+        return started
+
+    def _start_process(self) -> _WorkerProcess:
         here, there = self._context.Pipe()
         arguments = (there, self._objective, self._takes_report)
         process = self._context.Process(target=worker.work, args=arguments, name="nnilite-search")
-        try:
-            process.start()
-        # A RuntimeError says that this process is itself a worker that imports the script.
-        except (OSError, RuntimeError) as error:
-            self.broken = True
-            here.close()
-            raise NniliteError(f"a worker process cannot be started: {str(error).strip()}") from error
-        finally:
-            there.close()
-        self._workers.append(_WorkerProcess(process, here))
-        return self._workers[-1]
+        with there:
+            try:
+                process.start()
+            except BaseException:
+                here.close()
+                raise
+        return _WorkerProcess(process, here)
 
     def _hear(self, one: _WorkerProcess) -> ObjectiveReport | ObjectiveAttribute | End | None:
         ended = one.process.exitcode is not None  # asked first: what it has sent before is read
@@ -184,6 +203,15 @@ class WorkerProcesses:
             )
         self.begin(one.trial, one.parameters)
         return None
+
+
+def _is_pooled() -> bool:
+    """Return whether this process may start no other, or only ones that fail."""
+    if multiprocessing.current_process().daemon:
+        return True
+    # A new process sets the start method of this one, and joblib's is unknown there.
+    method = multiprocessing.get_start_method(allow_none=True)
+    return method is not None and method not in multiprocessing.get_all_start_methods()
 
 
 def _end(one: _WorkerProcess) -> None:

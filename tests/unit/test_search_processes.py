@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import types
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
+from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +182,37 @@ def test_an_objective_that_cannot_be_sent_is_refused_with_a_cure() -> None:
             Search(SPACE, Given(1)).run(objective, processes=True)
 
 
+def become_daemonic(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
+
+
+def become_worker_of_joblib(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(multiprocessing, "get_start_method", lambda allow_none: "loky")
+
+
+@pytest.mark.parametrize("become", [become_daemonic, become_worker_of_joblib])
+def test_workers_of_a_pool_learn_that_they_may_not_start_others(monkeypatch: pytest.MonkeyPatch, become: Any) -> None:
+    become(monkeypatch)
+    with pytest.raises(Conflict, match=r"worker of multiprocessing\.Pool.*without processes=True"):
+        Search(SPACE, "Random").run(objectives.process, trials=2, processes=True)
+
+
+def test_a_worker_that_cannot_be_started_takes_no_result_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = SpawnContext.Pipe
+    pipes = iter([pipe])
+
+    def refuse_second(context: SpawnContext) -> Any:
+        for make in pipes:
+            return make(context)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(SpawnContext, "Pipe", refuse_second)
+    search = Search(SPACE, Given(1, 2))
+    with pytest.raises(NniliteError, match=r"a worker process cannot be started: .*Too many open files"):
+        search.run(objectives.process, concurrency=2, processes=True)
+    assert [trial.state for trial in search.result().trials] == [TrialState.SUCCEEDED, TrialState.USER_CANCELED]
+
+
 def test_an_objective_that_workers_cannot_import_is_refused_with_a_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     here = types.ModuleType("only_here")
     exec("def objective(parameters): return 1", here.__dict__)
@@ -245,6 +278,7 @@ if __name__ == "__main__":
 BLOCKING = """
 import signal
 from multiprocessing import resource_tracker
+from multiprocessing.context import SpawnContext
 from nnilite import Search
 from search_objectives import blocked
 if __name__ == "__main__":
