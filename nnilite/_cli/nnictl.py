@@ -223,6 +223,8 @@ def _sentence(error: Exception) -> str:
 
 
 def _report_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if isinstance(error, SystemExit):  # Python reports an ordinary end, too, under PYTHONINSPECT
+        return
     from nnilite._keeper.command_start import find_cure
 
     cure = find_cure(error) if isinstance(error, Exception) else ""

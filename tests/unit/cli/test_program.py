@@ -170,6 +170,14 @@ def test_a_mistake_of_ours_is_one_sentence_too(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.process
+def test_an_end_that_python_reports_under_inspection_is_no_mistake(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "nnilite._cli", "experiment", "list"]
+    inspected = {**os.environ, "PYTHONINSPECT": "1", "NNILITE_HOME": str(tmp_path)}
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env=inspected)
+    assert (done.returncode, "ERROR" in done.stderr) == (0, False)
+
+
 def nnictl(words: list[str], output: int) -> tuple[int, bytes]:
     """Run the program; its exit code and errors."""
     command = [sys.executable, "-m", "nnilite._cli", *words]
