@@ -6,6 +6,7 @@ import importlib
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 EVERY_S = 0.5
@@ -20,10 +21,15 @@ def is_here() -> bool:
 
 
 def write_line(sentence: str) -> None:
-    """Write to standard error, or to standard output in a notebook, where the former looks like a fault."""
+    """Write to standard error, or to standard output in a notebook, where the former looks like a fault.
+
+    A program may run without them, as a daemon does, and may outlive who reads them: its search continues.
+    """
     stream = sys.stdout if is_here() else sys.stderr
-    stream.write(f"{sentence}\n")
-    stream.flush()
+    if stream is not None:
+        with suppress(OSError):
+            stream.write(f"{sentence}\n")
+            stream.flush()
 
 
 class LiveOutput:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
@@ -67,8 +66,7 @@ class SearchProgress:
         of = f"/{self._most}" if self._most else ""
         failed = self._counts[TrialState.FAILED]
         best = tell_best(result.best.value, result.best.id) if result.best else ""
-        sys.stderr.write(f"{ended}{of} trials ended{f', {failed} failed' if failed else ''}{best}\n")
-        sys.stderr.flush()
+        live_output.write_line(f"{ended}{of} trials ended{f', {failed} failed' if failed else ''}{best}")
 
 
 def tell_best(value: Json, trial: str) -> str:
