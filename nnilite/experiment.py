@@ -46,7 +46,7 @@ from nnilite._running.managers import NotRunning
 from nnilite._search.outcomes import call_back
 from nnilite._search.progress import tell_best
 from nnilite.config import ExperimentConfig, read_stored
-from nnilite.errors import Conflict, NniliteError, NotFound
+from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound
 from nnilite.records import ExperimentState, Json, Trial, TrialState
 
 if TYPE_CHECKING:
@@ -83,10 +83,15 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def _static_too(method: _Method) -> _Method:
-    """Let a method be called on the class as well, as the static ones of NNI 2: it gets None in place of an object."""
+    """Let a method be called as the static ones of NNI 2, too, on the class or on any object.
+
+    It gets the id, or None if that is named, in place of an object.
+    """
 
     @wraps(method)
     def call(self: Any = None, *arguments: Any, **named: Any) -> Any:
+        if arguments and isinstance(arguments[0], str):
+            return method(*arguments, **named)
         return method(self, *arguments, **named)
 
     return cast("_Method", call)
@@ -423,6 +428,8 @@ class Experiment:
             self.stop()
 
     def _options(self, port: int | None, debug: bool) -> ManagerOptions:
+        if port is not None and (isinstance(port, bool) or not str(port).isdecimal()):
+            raise ConfigError(f"{port!r} is not a port: ports go from 0 to 65535")
         return ManagerOptions(port=port, url_prefix=(self.url_prefix or "").strip("/"), debug=debug)
 
     def _attach(self, entry: RegistryEntry, *, keep: bool) -> None:

@@ -19,7 +19,7 @@ from interrupts import is_interrupted_at
 from nnilite._experiments import registry
 from nnilite._experiments.registry import RegistryEntry
 from nnilite._running import launch, managers
-from nnilite.errors import Conflict, NotFound
+from nnilite.errors import ConfigError, Conflict, NotFound
 from nnilite.experiment import Experiment, NotRunning, RunMode, TrialHyperParameters, TrialResult
 from stand_in_manager import StandIn, stand_in_manager
 
@@ -460,6 +460,16 @@ def test_resuming_an_unknown_experiment_is_not_found(entry: RegistryEntry) -> No
     with pytest.raises(NotFound):
         Experiment.resume("nosuch")  # type: ignore[arg-type]
     assert Experiment(id="nosuch").has_checkpoint() is False
+
+
+def test_an_id_may_be_given_to_any_object_as_in_nni_2(entry: RegistryEntry) -> None:
+    with pytest.raises(NotFound, match="nosuch"):
+        Experiment("local").resume("nosuch")  # type: ignore[arg-type]
+
+
+def test_a_port_that_is_no_number_is_named() -> None:
+    with pytest.raises(ConfigError, match="'http' is not a port"):
+        Experiment("local")._options("http", False)  # type: ignore[arg-type]
 
 
 def test_in_the_foreground_the_managers_log_is_shown(
