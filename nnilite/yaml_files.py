@@ -23,6 +23,7 @@ MOST_VALUES = 100_000
 """So many values may be in a document, those that its aliases repeat included. More can be read from JSON."""
 
 MOST_BYTES = 256 << 20
+_PIECE_BYTES = 1 << 20
 """No longer text is taken into memory."""
 
 _TAG = "tag:yaml.org,2002:"
@@ -117,16 +118,21 @@ BoundedLoader.yaml_constructors = {
 def read_text(path: Path) -> str:
     """Return the text of a user's file. Raises: ConfigError."""
     place = Place(str(path))
+    content = bytearray()
     try:
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            # One call for all would ask for memory of the largest size, which a limit (`ulimit -v`) may refuse.
+            while len(content) <= MOST_BYTES and (piece := file.read(_PIECE_BYTES)):
+                content += piece
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot be read: {getattr(error, 'strerror', None) or error}", place) from error
     if len(content) > MOST_BYTES:
         raise ConfigError(f"is larger than {MOST_BYTES >> 20} MB; is it the right file?", place)
     try:
         # PowerShell's `>` writes UTF-16, which these two bytes say.
-        return content.decode("utf-16" if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig")
+        return content.decode(
+            "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+        )
     except UnicodeDecodeError as error:
         place = Place(str(path), content.count(b"\n", 0, error.start) + 1)
         raise ConfigError(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,18 @@ from nnilite.errors import ConfigError
 from nnilite.yaml_files import BoundedLoader, load_yaml
 from nnilite_kubernetes._frameworkcontroller import read_roles_of_template
 from nnilite_openpai._template import read_template
+
+
+@pytest.mark.process
+def test_a_short_file_needs_little_memory(tmp_path: Path) -> None:
+    (tmp_path / "it's.yaml").write_text("x: 1")
+    program = (
+        "import resource; from pathlib import Path; from nnilite.yaml_files import read_text\n"
+        "most = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize() + (64 << 20)\n"
+        'resource.setrlimit(resource.RLIMIT_AS, (most, most)); print(read_text(Path("it\'s.yaml")))'
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "x: 1\n"
 
 
 def repeated(levels: int, width: int = 8) -> str:
