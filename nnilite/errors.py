@@ -23,6 +23,7 @@ A message is one or two plain sentences: what is wrong, where, and what would he
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -150,9 +151,19 @@ class TrialStopped(NniliteError):
 
 def explain_os_error(error: OSError) -> str:
     """Return what the system says, with the file if known, and a cure for a full disk or too many open files."""
+    if error.errno == errno.ENOENT and not error.filename and _is_folder_gone():
+        return "The current folder is gone; change to another one (`cd`)."
     words = error.strerror or str(error) or type(error).__name__
     place = f"{error.filename}: " if error.filename else ""
     return f"{place}{words}{_CURES.get(error.errno or 0, '')}."
+
+
+def _is_folder_gone() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109  pathlib calls this, too
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def describe_os_error(error: OSError) -> str:

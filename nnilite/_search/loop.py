@@ -20,7 +20,7 @@ from nnilite._search.outcomes import (
     describe_exception,
     is_never_a_result,
 )
-from nnilite.errors import Conflict, NniliteError, NoMoreTrialError, NotFound, TrialStopped
+from nnilite.errors import Conflict, NniliteError, NoMoreTrialError, NotFound, StoreError, TrialStopped
 from nnilite.records import Json, Trial, TrialState
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ class Loop:
 
     def _cancel(self, trial: Trial, error: BaseException) -> None:
         reason = f"interrupted ({describe_exception(error)})"
-        with contextlib.suppress(Conflict, NotFound):  # its end is known already, or its beginning is not
+        # Its end is known already, or its beginning is not, or the storage has failed, which may have ended the run.
+        with contextlib.suppress(Conflict, NotFound, StoreError):
             self._search.tell(trial, state=TrialState.USER_CANCELED, reason=reason)
 
     def run_in_processes(self, concurrency: int) -> None:

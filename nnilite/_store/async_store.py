@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from nnilite._engine import messages
 from nnilite._engine.dedupe import JobKey, MetricCursor
 from nnilite._engine.messages import History
-from nnilite._store.store_errors import closed, cure_size_limit
+from nnilite._store.store_errors import RESUME, closed, cure_size_limit
 from nnilite._store.writer import Store
 from nnilite.errors import StoreError
 from nnilite.foreign_files import EnclosedFolder, size_below
@@ -74,7 +74,7 @@ class AsyncStore:
         except OSError as error:
             where = (self._trials / _path(key, chunks[0].stream)).parent
             full = "free some disk space, then it continues" if error.errno in _FULL else "retrying"
-            cure = cure_size_limit() if error.errno == errno.EFBIG else full
+            cure = f"{cure_size_limit()}, then {RESUME}" if error.errno == errno.EFBIG else full
             problem = f"the output of trial {key[0]} cannot be written to {where} ({error.strerror}); {cure}"
             raise StoreError(problem, busy=True) from error
 

@@ -20,6 +20,8 @@ _ELSEWHERE = (
     "its file system cannot share memory between programs: keep the experiment on another disk "
     "(experimentWorkingDirectory)"
 )
+RESUME = "stop and resume the experiment"
+_AGAIN = "try again"
 _FREE_SPACE = "free some disk space, then "
 
 
@@ -35,11 +37,12 @@ def translated(path: Path, *, retried: bool = False) -> Iterator[None]:
             raise StoreError(f"{path} is locked by another program; {cure}", busy=True) from error
         if any(word in text for word in _TRANSIENT):
             is_full = "full" in text or _is_full(path)
-            rest = ("it continues" if is_full else "retrying") if retried else "try again"
+            rest = ("it continues" if is_full else "retrying") if retried else _AGAIN
             # Python 3.11 has the names of SQLite's codes.
             no_log = not is_full and getattr(error, "sqlite_errorname", "").startswith("SQLITE_IOERR_SHM")
             on_disk = _ELSEWHERE if no_log and not retried else (_FREE_SPACE if is_full else "") + rest
-            cure = _size_cure(path) or _files_cure() or on_disk
+            limit = _cure_size(path) or _cure_files()
+            cure = f"{limit}, then {RESUME if retried else _AGAIN}" if limit else on_disk
             raise StoreError(f"{path} cannot be written ({text}); {cure}", busy=True) from error
         # A table is missing, for example, or a text is not UTF-8.
         raise _make_damaged(path, error) from error
@@ -64,10 +67,10 @@ def translated_on_read(path: Path, *, retried: bool = False) -> Iterator[None]:
 def cure_size_limit() -> str:
     """Return what to do where a file would exceed the limit of sizes."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    return f"no file may exceed {limit} bytes here: raise that limit (`ulimit -f`), then stop and resume the experiment"
+    return f"no file may exceed {limit} bytes here: raise that limit (`ulimit -f`)"
 
 
-def _size_cure(path: Path) -> str:
+def _cure_size(path: Path) -> str:
     """Return what to do if this database, or its log, is as large as this process may make a file; "" if not."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     if limit == resource.RLIM_INFINITY:
@@ -79,13 +82,13 @@ def _size_cure(path: Path) -> str:
     return "" if size + _WRITTEN_AT_ONCE < limit else cure_size_limit()
 
 
-def _files_cure() -> str:
+def _cure_files() -> str:
     """Return what to do if this process cannot open another file, which SQLite does not say; "" if it can."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:
         if error.errno == errno.EMFILE:
-            return "raise the limit of open files (`ulimit -n`), then stop and resume the experiment"
+            return "raise the limit of open files (`ulimit -n`)"
     return ""
 
 

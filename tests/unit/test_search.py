@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 import nnilite
 from interrupts import is_interrupted_at
-from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, PluginError, SpaceError
+from nnilite.errors import ConfigError, Conflict, NniliteError, NotFound, PluginError, SpaceError, StoreError
 from nnilite.records import TrialState
 from nnilite.search import Search, TrialStopped
 from nnilite.space import choice
@@ -394,6 +394,20 @@ def test_an_interrupted_run_leaves_no_trial_running(concurrency: int) -> None:
     with pytest.raises(KeyboardInterrupt):
         search.run(interrupted, trials=1, concurrency=concurrency)
     assert [trial.state for trial in search.result().trials] == [TrialState.USER_CANCELED]
+
+
+def test_an_interrupt_is_raised_though_the_storage_fails_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = Search(SPACE, "Random")
+
+    def interrupted(parameters):
+        monkeypatch.setattr(search, "tell", refuse)
+        raise KeyboardInterrupt
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise StoreError("the disk is full")
+
+    with pytest.raises(KeyboardInterrupt):
+        search.run(interrupted, trials=1)
 
 
 def test_trials_in_threads_that_an_interrupt_ends_are_canceled_by_the_user() -> None:
