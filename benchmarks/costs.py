@@ -17,6 +17,8 @@ from pathlib import Path
 
 import psutil
 
+from nnilite._tuner_host import PROCESS_NAME
+
 _QUIET_S = 60.0
 # Runs a command, becomes the parent of processes whose own parent has ended first, and waits for all of them.
 _WAIT_FOR_ALL = """
@@ -70,7 +72,8 @@ class Spent:
 def spent(manager: int) -> Spent:
     """What the processes of a local experiment have spent so far; of trials, those that have ended."""
     process = psutil.Process(manager)
-    tuner, server = (_child(process, word) for word in ("nnilite._tuner_host.child", "serve"))
+    tuner = next(child for child in process.children() if child.name() == PROCESS_NAME)
+    server = _fork_server(process)
     keepers = _of_children(server) + sum(_own(keeper) + _of_children(keeper) for keeper in server.children())
     return Spent(_own(process), _own(tuner), _own(server), keepers)
 
@@ -87,7 +90,7 @@ def memory_mb(manager: int) -> float:
 
 def await_keepers(manager: int) -> None:
     """Wait until no keeper has a trial any more, since only then all of its time is known."""
-    server = _child(psutil.Process(manager), "serve")
+    server = _fork_server(psutil.Process(manager))
     until = time.monotonic() + _QUIET_S
     while any(keeper.children() for keeper in server.children()) and time.monotonic() < until:
         time.sleep(0.02)
@@ -127,8 +130,8 @@ def _children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _child(process: psutil.Process, word: str) -> psutil.Process:
-    return next(child for child in process.children() if word in child.cmdline())
+def _fork_server(manager: psutil.Process) -> psutil.Process:
+    return next(child for child in manager.children() if "serve" in child.cmdline())
 
 
 def _of_children(process: psutil.Process) -> float:

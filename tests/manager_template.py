@@ -12,7 +12,7 @@ from typing import NoReturn
 import nnilite_local  # noqa: F401 - the platform of most tests
 from forking_template import Template
 from nnilite._manager.__main__ import begin
-from nnilite._running.forked_process import run_in_copy
+from nnilite._side_processes.forked_process import run_in_copy
 
 
 def begin_manager(files: list[int], words: list[str]) -> NoReturn:

@@ -14,7 +14,7 @@ import nnilite_redis._command  # noqa: F401 - what `nnictl worker` imports once 
 from forking_template import Template
 from nnilite import _cli
 from nnilite._cli import nnictl, worker  # noqa: F401 - the same
-from nnilite._running.forked_process import run_in_copy
+from nnilite._side_processes.forked_process import run_in_copy
 
 
 def begin_worker(files: list[int], words: list[str]) -> NoReturn:

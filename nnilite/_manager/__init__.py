@@ -10,6 +10,7 @@
     manager_parts   the parts that run, and the publisher of what is committed
     usage_answers   what running trials use, as it is shown
     port_choice     the port of a manager to which none was given
+    tuner_copy      the tuner's first process, a copy of the manager's
     standby         waits until the process learns what it is to manage
     ready_pipe      reports the progress of the start to the process that started the manager
     disk_reserve    disk space with which a stop can be recorded on a full disk

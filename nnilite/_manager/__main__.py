@@ -25,6 +25,7 @@ from nnilite._manager import standby
 from nnilite._manager.manager_run import manage
 from nnilite._manager.ready_pipe import ReadyPipe
 from nnilite._manager.served_experiment import ServedExperiment
+from nnilite._manager.tuner_copy import TunerCopy, copy_for_tuner
 from nnilite._manager.viewing import view, view_nni
 from nnilite._nni import nni_import
 from nnilite._plugins import lookup
@@ -54,7 +55,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def serve(options: argparse.Namespace, ready_pipe: ReadyPipe, lock: ManagerLock) -> list[str]:
+async def serve(
+    options: argparse.Namespace, ready_pipe: ReadyPipe, lock: ManagerLock, copy: TunerCopy | None = None
+) -> list[str]:
     """Run or show an experiment until this process is stopped. Raises: NniliteError.
 
     Return the command line with which this process continues, [] if it ends.
@@ -72,7 +75,7 @@ async def serve(options: argparse.Namespace, ready_pipe: ReadyPipe, lock: Manage
     refuse_newer_database(directory / FILE_NAME)
     if mode == "view":
         return await view(served)
-    await manage(served, lock)
+    await manage(served, lock, copy)
     return []
 
 
@@ -83,11 +86,11 @@ def configure_logging(debug: bool) -> None:
     logging.basicConfig(level=logging.DEBUG if debug else logging.INFO, handlers=[handler])
 
 
-async def main(options: argparse.Namespace) -> int:
+async def main(options: argparse.Namespace, copy: TunerCopy | None = None) -> int:
     ready_pipe = ReadyPipe(options.ready_fd)
     try:
         with registry.lock(options.directory) as lock:
-            next_command = await serve(options, ready_pipe, lock)
+            next_command = await serve(options, ready_pipe, lock, copy)
     except (NniliteError, OSError) as error:
         log.error("%s", error)
         ready_pipe.answer(_refusal(error))
@@ -135,9 +138,10 @@ def begin(words: list[str]) -> int:
         standby.hear_nothing()
         if os.fork():
             os._exit(0)
+    copy = None if options.mode == "view" else copy_for_tuner(options.directory)
     # The event loop and the store's thread wait for each other all the time, by default up to 5 ms.
     sys.setswitchinterval(0.0005)
-    return asyncio.run(main(options))
+    return asyncio.run(main(options, copy))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from nnilite._experiments.file_guard import KeeperFile
 from nnilite._manager import known_results, search_from
 from nnilite._manager.manager import Manager
 from nnilite._manager.manager_parts import ManagerParts, Publisher, make_trial_id
+from nnilite._manager.tuner_copy import TunerCopy
 from nnilite._plugins import lookup
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.notices import TEACHES_NOTHING
@@ -268,13 +269,13 @@ def make_tuner_plan(directory: Path, config: CheckedConfig) -> TunerPlan:
     )
 
 
-async def start_tuner_ahead(directory: Path) -> TunerProcess | None:
-    """Start a process for the tuner.
+async def start_tuner_ahead(directory: Path, copy: TunerCopy | None) -> TunerProcess | None:
+    """Start a process for the tuner, or take the copy that was made for it.
 
     Return None if it cannot be started now: the tuner host tries again, and says why.
     """
     try:
-        return await TunerProcess.start(directory)
+        return await (TunerProcess.start(directory) if copy is None else copy.connect())
     except OSError as error:
         log.debug("the tuner's process is started later: %s", error)
         return None

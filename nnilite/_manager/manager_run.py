@@ -19,6 +19,7 @@ from nnilite._manager.log_limits import LogLimits, keep_logs_small
 from nnilite._manager.provenance_recording import record_start
 from nnilite._manager.runtime_files import files_of
 from nnilite._manager.served_experiment import ServedExperiment
+from nnilite._manager.tuner_copy import TunerCopy
 from nnilite._rest import CallbackSocket
 from nnilite._side_processes.supervision import SupervisedProcess, supervise
 from nnilite._store.settings_of_config import is_maximizing
@@ -38,10 +39,13 @@ _MOST_NAMED = 5
 _LOOK_S = 1.0
 
 
-async def manage(served: ServedExperiment, lock: ManagerLock) -> None:
-    """Run an experiment until it has stopped. Raises: NniliteError if it cannot begin or cannot continue."""
+async def manage(served: ServedExperiment, lock: ManagerLock, copy: TunerCopy | None) -> None:
+    """Run an experiment until it has stopped. Raises: NniliteError if it cannot begin or cannot continue.
+
+    `copy`: the tuner's first process, if there is one yet.
+    """
     # The tuner's process loads what it needs while everything else is put together.
-    tuner = await assembly.start_tuner_ahead(served.directory)
+    tuner = await assembly.start_tuner_ahead(served.directory, copy)
     try:
         await (await _assemble(served, lock, tuner)).run()
     finally:

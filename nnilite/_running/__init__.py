@@ -2,7 +2,6 @@
 
 launch              start a manager, and wait until it is ready or says why not
 manager_process     the process of a manager until it is ready; it can be started before its task is known
-forked_process      a process that is a copy of this one, and runs another program
 log_view            shows the log of a manager as it grows
 managers            the running managers: connect to one, stop one, wait for its end
 manager_client      a client of one manager's REST interface

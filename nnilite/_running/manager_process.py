@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from io import RawIOBase
 from typing import IO, Any
 
-from nnilite._running.forked_process import ForkedProcess, can_fork
+from nnilite._side_processes.forked_process import ForkedProcess, can_fork
 from nnilite.services.module_command import module_command
 
 READY_TIMEOUT_S = 60.0

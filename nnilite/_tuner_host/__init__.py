@@ -11,3 +11,6 @@ later_trials     tuners that send trials later, by the st_callback of NNI
 
 LONGEST_LINE = 32 << 20
 """How many bytes an answer of the child may have. It refuses a longer one itself, in words."""
+
+PROCESS_NAME = "nnilite-tuner"
+"""What Linux shows as the name of the child."""

@@ -1,8 +1,8 @@
 """The child's side of the tuner host: a process that holds the user's tuner and assessor and obeys line by line.
 
-It runs as `python -m nnilite._tuner_host.child FD`. Requests and answers are JSON lines on the socket FD, one answer to
-each request, in order and with its number. The output of the user's code goes to the log. Its exceptions are answered
-as errors with the user's traceback, and the manager decides what to do.
+It runs as `python -m nnilite._tuner_host.child FD`, or in a copy of the manager's process. Requests and answers are
+JSON lines on the socket FD, one answer to each request, in order and with its number. The output of the user's code
+goes to the log. Its exceptions are answered as errors with the user's traceback, and the manager decides what to do.
 
 Processes that the user's code forks or starts do not get the connection.
 """
@@ -24,7 +24,7 @@ from typing import Any
 from nnilite._logging.terminal_text import LogFormatter
 from nnilite._plugins import lookup
 from nnilite._sdk.safe_text import safe_repr
-from nnilite._tuner_host import LONGEST_LINE
+from nnilite._tuner_host import LONGEST_LINE, PROCESS_NAME
 from nnilite._tuner_host.advisor_results import AdvisorResults
 from nnilite._tuner_host.later_trials import LaterTrials, wants_callback
 from nnilite._tuner_host.return_checks import check_proposals, check_verdict, describe_user_error
@@ -278,7 +278,9 @@ def _keep_to_this_process(link: socket.socket) -> None:
 def main(arguments: list[str]) -> None:
     to_log = logging.StreamHandler()
     to_log.setFormatter(LogFormatter("[%(asctime)s] %(levelname)s (%(name)s) %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[to_log])
+    logging.basicConfig(level=logging.INFO, handlers=[to_log], force=True)  # a copy of a manager has its handlers
+    with suppress(OSError):  # only Linux has it, for those who look at the list of processes
+        Path("/proc/self/comm").write_text(PROCESS_NAME)
     # With this, `from nni.tuner import Tuner` works where no nni is installed.
     sys.path.append(str(_SHIM))
     child, own = Child(), os.getpid()

@@ -12,9 +12,10 @@ import contextlib
 import os
 import signal
 import socket
-from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Sequence
+from asyncio.subprocess import DEVNULL
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO, Protocol
 
 from nnilite._keeper import exit_code
 from nnilite._logging.log_file import open_log
@@ -26,11 +27,45 @@ _CLOSE_TIMEOUT_S = 5.0
 _LAST_WORDS_BYTES = 2000
 
 
+class TunerPlace:
+    """Where a process of the tuner of the experiment in a folder works, and what it is told of that."""
+
+    def __init__(self, directory: Path) -> None:
+        self.logs = directory / "log"
+        self.log = self.logs / "tuner.log"
+        self.environment: Mapping[str, str] = {
+            "NNI_CHECKPOINT_DIRECTORY": str(directory / "checkpoint"),
+            "NNI_LOG_DIRECTORY": str(self.logs),
+        }
+
+    def open_log(self) -> IO[bytes]:
+        """Open the log to append to it. Raises: OSError."""
+        log = os.fdopen(open_log(self.log), "ab")
+        log.seek(0, os.SEEK_END)
+        return log
+
+
+class StartedProcess(Protocol):
+    """What the tuner host needs of a process: asyncio's have it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    async def wait(self) -> int:
+        """Await its end. Return its exit code, or minus the signal that ended it."""
+        ...
+
+
 class TunerProcess:
     """A process that can hold a tuner and an assessor, and holds none at first."""
 
     def __init__(
-        self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, log: Path, log_start: int
+        self,
+        process: StartedProcess,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        log: Path,
+        log_start: int,
     ) -> None:
         self._process = process
         self._reader = reader
@@ -44,28 +79,27 @@ class TunerProcess:
         """Start the process for the experiment in a folder. Raises: OSError."""
         ours, theirs = socket.socketpair()
         command = module_command("nnilite._tuner_host.child", str(theirs.fileno()))
-        logs = directory / "log"
-        about = {"NNI_CHECKPOINT_DIRECTORY": str(directory / "checkpoint"), "NNI_LOG_DIRECTORY": str(logs)}
+        place = TunerPlace(directory)
         with theirs:
             reader, writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
             try:
-                with os.fdopen(open_log(logs / "tuner.log"), "ab") as out:
-                    log_start = out.seek(0, os.SEEK_END)
+                with place.open_log() as out:
+                    log_start = out.tell()
                     process = await asyncio.create_subprocess_exec(
                         *command,
                         stdin=DEVNULL,
                         stdout=out,
                         stderr=out,
                         pass_fds=[theirs.fileno()],
-                        cwd=logs,
-                        env={**os.environ, **about},
+                        cwd=place.logs,
+                        env={**os.environ, **place.environment},
                         # In a session of its own it gets no Ctrl-C from a terminal, which the manager has to handle.
                         start_new_session=True,
                     )
             except BaseException:
                 writer.close()
                 raise
-        return cls(process, reader, writer, logs / "tuner.log", log_start)
+        return cls(process, reader, writer, place.log, log_start)
 
     @property
     def pid(self) -> int:

@@ -24,6 +24,7 @@ from typing import Any
 import psutil
 
 from e2e.running import wait_for
+from nnilite._tuner_host import PROCESS_NAME
 from nnilite.errors import NniliteError
 from platforms.disk.disk import MAKE_FOLDER, OPEN, RENAME, SYNC, WRITE, Disk
 from waiting import pause
@@ -242,10 +243,10 @@ class Chaos:
         if call == self._last_call or self._stopped:
             return False
         self._last_call = call
-        return kill_one(self._children(lambda line: "nnilite._tuner_host.child" in line), self.luck)
+        return kill_one(self._children(lambda child: child.name() == PROCESS_NAME), self.luck)
 
     def _kill_fork_server(self) -> bool | None:
-        return kill_one(self._children(lambda line: line[-1:] == ["serve"]), self.luck)
+        return kill_one(self._children(lambda child: child.cmdline()[-1:] == ["serve"]), self.luck)
 
     def _kill_trial(self) -> bool | None:
         victim = self._victim("")
@@ -253,11 +254,11 @@ class Chaos:
             return kill_one([p.pid for p in psutil.Process(victim.pid).children()], self.luck) if victim else False
         return False
 
-    def _children(self, wanted: Callable[[list[str]], bool]) -> list[int]:
+    def _children(self, wanted: Callable[[psutil.Process], bool]) -> list[int]:
         found = []
         for child in psutil.Process(self.running.entry.pid).children():
             with contextlib.suppress(psutil.Error):
-                found += [child.pid] if wanted(child.cmdline()) else []
+                found += [child.pid] if wanted(child) else []
         return found
 
     def victims(self) -> list[Victim]:

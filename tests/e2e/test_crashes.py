@@ -26,6 +26,7 @@ from nnilite._experiments import registry
 from nnilite._experiments.manager_state import find_manager_state
 from nnilite._running import launch, managers, reading
 from nnilite._running.manager_client import Client
+from nnilite._tuner_host import PROCESS_NAME
 from nnilite.errors import NniliteError
 from nnilite.testing import eventually
 from nnilite.testing.probes import runs
@@ -141,7 +142,7 @@ def test_a_killed_tuner_proposes_on_from_where_it_was(start: Any) -> None:
         running.wait_for(lambda number=number: len(running.trials(states=["SUCCEEDED"])) >= number)
         for child in psutil.Process(running.entry.pid).children():
             with contextlib.suppress(psutil.Error):  # what has just ended is nobody's tuner
-                if "nnilite._tuner_host.child" in child.cmdline():
+                if child.name() == PROCESS_NAME:
                     child.kill()
     running.wait("DONE")
     assert sorted(t["parameters"]["x"] for t in running.trials()) == list(range(12))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nnilite._running.forked_process import can_fork
+from nnilite._side_processes.forked_process import can_fork
 
 pytestmark = [
     pytest.mark.process,
@@ -17,7 +17,7 @@ pytestmark = [
 
 FORK = """
 import atexit, os, subprocess, sys, threading
-from nnilite._running.forked_process import ForkedProcess, can_fork
+from nnilite._side_processes.forked_process import ForkedProcess, can_fork
 
 def forked(program, kept=2):
     return ForkedProcess(program, stderr=2, kept=kept)
@@ -99,5 +99,5 @@ def test_a_process_with_threads_is_not_copied() -> None:
 
 def test_elsewhere_nothing_is_copied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """There it is not known how many threads there are."""
-    monkeypatch.setattr("nnilite._running.forked_process._THREADS", tmp_path / "none")
+    monkeypatch.setattr("nnilite._side_processes.forked_process._THREADS", tmp_path / "none")
     assert not can_fork()
