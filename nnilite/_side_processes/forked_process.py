@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -39,6 +40,8 @@ class ForkedProcess:
         read, write = os.pipe()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()  # otherwise the copy would write it, too
+        # What is there now stays. To look for garbage in it would take time, and make the copy's memory its own.
+        gc.freeze()
         self.pid = os.fork()
         if not self.pid:
             run_in_copy(program, read, stderr, kept)

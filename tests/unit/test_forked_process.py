@@ -91,6 +91,14 @@ def test_a_copy_that_other_code_has_waited_for_has_ended_well_as_a_popen_has() -
     assert out == "0 0\n"
 
 
+def test_neither_process_looks_for_garbage_in_what_both_have() -> None:
+    out, err = run(
+        "import gc\nforked(lambda: say(str(gc.get_count()[2:]) + str(gc.get_freeze_count() > 9))).wait()\n"
+        "print(gc.get_freeze_count() > 9)"
+    )
+    assert (out, err) == ("True\n", "(0,)True")
+
+
 def test_a_process_with_threads_is_not_copied() -> None:
     waits = "over = threading.Event()\nthreading.Thread(target=over.wait).start()\n"
     out, _ = run(f"print(can_fork())\n{waits}print(can_fork())\nover.set()")
