@@ -340,7 +340,7 @@ def _request(action: TunerCall) -> tuple[dict[str, Any], int]:
     if isinstance(action, Tell):
         return {"do": "call", "call": vars(action.call)}, action.number - 1
     if isinstance(action, Assess):
-        return {"do": "assess", **vars(action)}, action.after
+        return {"do": "assess", **action._asdict()}, action.after
     return {"do": "assess_end", "trial": action.trial, "success": action.success}, action.after
 
 
