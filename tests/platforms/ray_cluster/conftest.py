@@ -8,18 +8,15 @@ from platforms.ray_cluster.bench import RayBench, have_patience
 from platforms.ray_cluster.cluster import RayCluster, missing
 from platforms.ray_cluster.head import RayHead
 
-# Of the contract of all services, what differs most on a real cluster; each job takes Ray some two seconds.
-_EVERY_DAY = {
-    "test_jobs_run_at_the_same_time",
-    "test_submitting_again_after_a_restart_finds_the_running_job",
-    "test_a_job_may_clean_up_during_the_grace",
-}
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    """Leave a real cluster to the long tests: each job takes it some two seconds of the processor.
+
+    Every day there is the stand-in, whose answers a long test compares with those of the real one.
+    """
     for item in items:
-        if item.parent.name == "TestOnRealRay" and item.originalname not in _EVERY_DAY:
+        if "real_ray" in item.fixturenames:
             item.add_marker(pytest.mark.long)
 
 

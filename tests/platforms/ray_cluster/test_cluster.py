@@ -58,7 +58,6 @@ def test_a_node_that_is_killed_loses_its_trial_with_a_reason_and_the_trial_ends(
     bench.eventually(lambda: "no node of the cluster has 1 second_node" in bench.status(waits).reason)
 
 
-@pytest.mark.long
 def test_a_head_node_that_is_gone_and_comes_back_anew_has_lost_its_jobs(open_real, real_ray, monkeypatch):
     have_patience(monkeypatch, call_s=1.0)
     bench = open_real(request_timeout=5)
@@ -73,7 +72,6 @@ def test_a_head_node_that_is_gone_and_comes_back_anew_has_lost_its_jobs(open_rea
     assert bench.finish(bench.run("exit 3")).exits[0]["code"] == 3
 
 
-@pytest.mark.long
 def test_a_job_that_is_canceled_while_it_waits_leaves_nothing_on_ray(open_real, real_ray):
     bench = open_real(entrypoint_num_gpus=3)
     name = bench.run("true")
@@ -89,7 +87,6 @@ def test_a_wrong_token_is_told(open_real):
         open_real(token="wrong-wrong-wrong")
 
 
-@pytest.mark.long
 def test_a_runtime_environment_that_ray_refuses_fails_the_trial_in_words(open_real):
     bench = open_real(runtime_env={"pip": ["a"], "conda": ["b"]})
     status = bench.wait(bench.run("true"), JobState.FAILED)
@@ -104,7 +101,6 @@ def test_reports_and_output_come_by_the_log(open_real):
     assert (received.values, received.output["stdout"], received.requests) == ([1, 7], b"seen\n", 0)
 
 
-@pytest.mark.long
 def test_a_trial_can_use_ray_itself(open_real):
     bench = open_real()
     bench.put_code(**{"mod.py": "VALUE = 7"})
