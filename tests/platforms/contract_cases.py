@@ -43,6 +43,12 @@ ALIKE_IN_A_CLUSTER = {
     "test_each_trial_gets_its_own_parameters",
     "test_statuses_come_in_the_order_of_the_handles",
     "test_submitting_the_same_name_twice_starts_it_once",  # by the name of the object, as after a lost answer
+    "test_submitting_again_after_a_restart_finds_the_running_job",
+    "test_a_lost_answer_doubles_nothing",
+    # An object is deleted in one way, whatever it is.
+    "test_canceling_twice_or_after_the_end_is_harmless",
+    "test_canceling_right_after_submitting_works",
+    "test_no_gpus_means_that_none_is_visible",  # by the template of all pods
 }
 """Of these, what is the same code for all kinds of objects of a cluster: plain Jobs have it every day."""
 
@@ -74,6 +80,9 @@ BATCH_MATTERS = PLATFORM_MATTERS - {
     # The core packs the code once for all platforms, and the keeper writes and sends reports.
     "test_what_is_ignored_is_not_sent",
     "test_a_metric_right_before_a_violent_end_arrives",
+    # Parameters are in the specification, which large ones put to the test.
+    "test_each_trial_gets_its_own_parameters",
+    "test_a_service_can_be_closed_twice_and_opened_again",
 }
 """The same for plugins that are built on `BatchService`, of which one, that of DLTS, runs all of `PLATFORM_MATTERS`."""
 

@@ -32,7 +32,6 @@ class TestAdaptDLJob(ClusterContract):
     ends_alone = False  # logs go with the pods, so keepers stay until the manager is back
 
 
-@pytest.mark.everywhere
 def test_the_metrics_are_one_curve_while_replicas_come_and_go(machinery, cluster, open_bench):
     bench = open_bench(adaptive=True, min_replicas=1, max_replicas=4)
     name = bench.python(_ADAPT)

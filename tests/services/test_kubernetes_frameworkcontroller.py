@@ -49,7 +49,6 @@ class TestFramework(ClusterContract):
     fields = {"task_roles": [role()]}
 
 
-@pytest.mark.everywhere
 def test_task_roles_run_side_by_side_behind_the_barrier_and_the_first_reports(cluster, open_bench):
     command = 'test "$FB_X_IPS" = 127.0.0.1 && test "$FB_CHIEF_PORT" = 4001'
     roles = [role("worker", command=command), role("chief", task_number=2, command="sleep 60")]

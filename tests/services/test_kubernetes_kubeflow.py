@@ -154,9 +154,7 @@ def test_a_launcher_that_cannot_be_made_is_given_up_though_its_workers_run(clust
 # elastic jobs
 
 
-@pytest.mark.parametrize(
-    "mpi", [MPIJOBS_V1, pytest.param(MPIJOBS_V2, marks=pytest.mark.everywhere)], ids=["v1", "v2beta1"]
-)
+@pytest.mark.parametrize("mpi", [MPIJOBS_V1, MPIJOBS_V2], ids=["v1", "v2beta1"])
 def test_workers_come_and_go_while_the_trial_goes_on(cluster, open_bench):
     bench = open_bench(operator="mpi-operator", worker=role(replicas=2), min_replicas=1, max_replicas=4)
     name = bench.python(_FOLLOW.format(go=str(bench.sign("go"))))

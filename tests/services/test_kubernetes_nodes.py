@@ -94,6 +94,16 @@ def meet(bench, *more, **spec):
 
 
 EACH = pytest.mark.parametrize("platform", KINDS.values(), ids=[key[2] for key in KINDS], indirect=True)
+TWO = pytest.mark.parametrize(
+    "platform",
+    [
+        pytest.param(platform, marks=() if key in (JOBS, FRAMEWORKS) else pytest.mark.long)
+        for key, platform in KINDS.items()
+    ],
+    ids=[key[2] for key in KINDS],
+    indirect=True,
+)
+"""Every day a plain Job and a kind that has an operator, all with the long tests."""
 
 
 # Which pod's log is read depends on the object. A callback does not, and those of each report in the tests below.
@@ -125,7 +135,7 @@ def test_a_ddp_training_in_two_pods_has_the_losses_of_one_process(start, monkeyp
     ddp.check(start(**{**ddp.config(processesPerNode=1), "trainingService": {**section, "nniManagerIp": "127.0.0.1"}}))
 
 
-@EACH
+@TWO
 def test_a_rank_that_fails_in_another_pod_ends_all_and_is_the_reason(open_nodes, cluster):
     bench = open_nodes()
     status = bench.wait(meet(bench, "3"), JobState.FAILED)
@@ -136,15 +146,7 @@ def test_a_rank_that_fails_in_another_pod_ends_all_and_is_the_reason(open_nodes,
 
 
 # That the object goes is what the contract has of each kind, and its pods end with it.
-@pytest.mark.parametrize(
-    "platform",
-    [
-        pytest.param(platform, marks=() if key in (JOBS, FRAMEWORKS) else pytest.mark.long)
-        for key, platform in KINDS.items()
-    ],
-    ids=[key[2] for key in KINDS],
-    indirect=True,
-)
+@TWO
 def test_a_canceled_trial_leaves_no_process_in_any_pod(open_nodes, cluster):
     bench = open_nodes()
     name = bench.run(bench.interpreter(UP), distributed=ON_TWO)
@@ -155,7 +157,7 @@ def test_a_canceled_trial_leaves_no_process_in_any_pod(open_nodes, cluster):
     eventually(lambda: not cluster.pods(), cluster.limit_s)
 
 
-@EACH
+@TWO
 def test_a_pod_that_is_taken_away_loses_the_trial(open_nodes, cluster):
     bench = open_nodes()
     name = bench.run(bench.interpreter(UP), distributed=ON_TWO)

@@ -73,7 +73,6 @@ def phases(cluster):
     return [pod["status"].get("phase") for pod in cluster.pods()]
 
 
-@pytest.mark.everywhere
 @pytest.mark.usefixtures("this_machine")
 def test_exit_codes_and_logs_of_all_roles_are_kept_when_their_pods_are_gone(cluster, open_bench, tmp_path):
     begun, go_on, read = tmp_path / "begun", tmp_path / "go on", tmp_path / "read"

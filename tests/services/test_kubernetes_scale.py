@@ -72,7 +72,6 @@ def test_nnictl_scales_a_trial_that_goes_on_as_one_curve(cluster, nnictl, kubefl
     assert "has ended" in nnictl("trial", "scale", trial, "2", code=4)
 
 
-@pytest.mark.everywhere
 def test_a_worker_whose_node_has_gone_down_is_replaced(cluster, open_bench, machinery):
     """The operator would leave a pod that is there and has failed."""
     bench = open_bench(worker=role(replicas=2))

@@ -74,7 +74,6 @@ def test_nodes_know_their_number_and_the_first_one_reports(cluster, open_bench):
     eventually(lambda: not [*cluster.all(RUNTIMES), *cluster.all(JOBSETS), *cluster.pods()], cluster.limit_s)
 
 
-@pytest.mark.everywhere
 def test_a_node_that_fails_ends_the_trial_and_is_named(open_bench):
     bench = open_bench(worker=role(replicas=2))
     status = bench.wait(bench.run('sleep 1; test "$JOB_COMPLETION_INDEX" = 1 && exit 9; sleep 60'))
@@ -95,7 +94,6 @@ def test_a_node_that_is_deleted_loses_the_trial(cluster, open_bench):
     assert "was deleted, not by this experiment" in status.reason or "PreemptionByScheduler" in status.reason
 
 
-@pytest.mark.everywhere
 def test_the_pods_of_a_named_runtime_are_those_of_the_trial(cluster, open_bench, named):
     variable = {"name": "FROM_RUNTIME", "value": "17"}
     node = {"name": "node", "image": IMAGE, "command": ["false"], "args": ["x"], "env": [variable]}
