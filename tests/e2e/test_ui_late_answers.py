@@ -66,6 +66,7 @@ def test_a_metric_that_comes_before_the_curve_is_drawn_with_it(open_page: Any, e
     assert [row.rpartition(",")[2] for row in rows[1:]] == ["1", "2", "3", "9.5"]
 
 
+@pytest.mark.long  # the page holds two million characters, which Chromium lays out again and again
 def test_earlier_parts_of_a_log_follow_each_other_also_with_bytes_that_are_no_text(
     open_page: Any, experiment: Any
 ) -> None:

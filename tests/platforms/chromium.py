@@ -96,10 +96,12 @@ class WatchedPages:
             self._problems.append((page, message.text))
 
     def log_all(self) -> None:
-        """Log what each page shows, for the report of a test that fails."""
+        """Log what each page shows and has loaded, for the report of a test that fails."""
         for context in self._contexts:
             for page in context.pages:
-                _log.info("the page %s shows: %r", page.url, _shown(page))
+                _log.info(
+                    "the page %s shows: %r and has loaded: %s", page.url, _asked(page, SHOWN), _asked(page, LOADED)
+                )
 
     def close(self) -> None:
         while self._contexts:
@@ -194,12 +196,20 @@ def look(lasting_page: LastingPage, request: pytest.FixtureRequest) -> Iterator[
     assert not unexpected, unexpected
 
 
-def _shown(page: Any) -> str:
-    """Return what the page shows, or why it cannot be asked: it may be on its way to another one just now."""
+SHOWN = "document.body?.innerText.slice(0, 1000)"
+LOADED = """(() => {
+  const all = performance.getEntriesByType("resource");
+  performance.clearResourceTimings(); // the next test, and no more entries are kept than 250
+  return all.map((one) => `${(one.startTime / 1000).toFixed(2)} ${one.name} ${one.duration.toFixed(0)} ms`).join("\\n");
+})()"""
+
+
+def _asked(page: Any, expression: str) -> str:
+    """Return what the page answers, or why it cannot be asked: it may be on its way to another one just now."""
     from playwright.sync_api import Error
 
     try:
-        return str(page.evaluate("document.body?.innerText.slice(0, 1000)"))
+        return str(page.evaluate(expression))
     except Error as error:
         return str(error)
 
@@ -217,14 +227,15 @@ def _go(page: Any, url: str, attempts: int = 5) -> None:
 
 
 def _tell_network(page: Any) -> None:
-    """Log what the page asks and gets, with the seconds since it was made."""
+    """Log the requests of a page that fail and its stream, with the seconds since it was made.
+
+    To hear of each request takes a seventh of the load of a page: it is asked for them in the end (`LOADED`).
+    """
     began = time.monotonic()
 
     def tell(what: str) -> None:
         _log.info("%.2f %s", time.monotonic() - began, what)
 
-    page.on("request", lambda request: tell(f"{request.method} {request.url}"))
-    page.on("requestfinished", lambda request: tell(f"done {request.url}"))
     page.on("requestfailed", lambda request: tell(f"{request.failure} {request.url}"))
     page.on("websocket", lambda stream: _tell_stream(stream, tell))
 
