@@ -14,12 +14,12 @@ SERVING = ("ui", "worker")
 LIMIT_S = 110.0
 
 
-def nnictl(*words: str, limit_s: float = LIMIT_S, alone: bool = False) -> subprocess.CompletedProcess[str]:
+def nnictl(*words: str, limit_s: float = LIMIT_S, serves: bool | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command: what does not end by itself in a process of its own, all else in this one, which has the imports.
 
-    `alone`: in a process of its own in any case, since a library reads a variable as it is imported.
+    `serves`: whether it would not end by itself. If that is not given, the name of the command says so.
     """
-    if alone or words[0] in SERVING:
+    if words[0] in SERVING if serves is None else serves:
         command = [sys.executable, "-m", "nnilite._cli", *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+from nnictl_runs import nnictl
 from nnilite._experiments import registry
 from nnilite._running import managers
 
@@ -28,6 +30,9 @@ FAQ_CONFIG = {
     "tuner": {"name": "Random"},
     "trainingService": {"platform": "local"},
 }
+
+IN_A_SHELL = re.compile(r"^(?!nnictl )|[$|;&<>]|--foreground")
+"""What is no plain nnictl, or waits for the end of an experiment with handlers of signals."""
 
 Run = Callable[..., str]
 
@@ -45,11 +50,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a line of a page, with the ids of the first experiment and the latest for ID and OTHER; what it prints."""
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    monkeypatch.chdir(folder)
 
     def one(line: str, status: int = 0) -> str:
         ids = [entry.id for entry in registry.entries()] or [""]
         real = re.sub(r"\bOTHER\b", ids[0], re.sub(r"\bID\b", ids[-1], line))
-        ran = subprocess.run(["bash", "-c", real], cwd=folder, capture_output=True, text=True, timeout=LIMIT_S)
+        if IN_A_SHELL.search(real):
+            ran = subprocess.run(["bash", "-c", real], cwd=folder, capture_output=True, text=True, timeout=LIMIT_S)
+        else:
+            ran = nnictl(*shlex.split(real)[1:], limit_s=LIMIT_S)
         assert ran.returncode == status, f"{line}: {ran.returncode}\n{ran.stdout}{ran.stderr}"
         return ran.stdout + ran.stderr
 

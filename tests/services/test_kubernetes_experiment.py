@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from kubernetes.config import kube_config
 
 import example_runs
 from function_programs import check_function_on
-from nnilite_kubernetes import KubernetesConfig, KubernetesService
+from nnilite_kubernetes import KubernetesConfig, KubernetesService, _kube_credentials
 from platforms.kube.bench import Platform
 from platforms.kube.cluster import IMAGE
 from platforms.kube.kubeconfig import write_kubeconfig
@@ -31,7 +32,10 @@ def create(tmp_path, monkeypatch):
 
     def one(config: Path, kubeconfig: Path, *more: str, code: int = 0) -> str:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        return example_runs.create(config, *more, code=code, alone=True)
+        # The client has read the variable when it was imported.
+        for module in (_kube_credentials, kube_config):
+            monkeypatch.setattr(module, "KUBE_CONFIG_DEFAULT_LOCATION", str(kubeconfig))
+        return example_runs.create(config, *more, code=code)
 
     return one
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from nnictl_runs import nnictl
 from nnilite.errors import ConfigError, ServiceError
 from nnilite.service import JobState
 from nnilite.testing import ServiceBench
@@ -184,9 +184,7 @@ def test_no_server_is_told(tmp_path):
 )
 def test_a_wrong_command_line_of_a_worker_gets_a_sentence(words, sentence, tmp_path):
     given = [str(tmp_path / "folder") if word == "FOLDER" else word for word in words]
-    ran = subprocess.run(
-        [sys.executable, "-m", "nnilite._cli", "worker", *given], capture_output=True, text=True, timeout=60
-    )
+    ran = nnictl("worker", *given, serves=False)
     assert ran.returncode in (1, 5)
     assert sentence in ran.stderr
     assert "Traceback" not in ran.stderr
