@@ -57,6 +57,7 @@ def test_a_killed_search_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.long  # six programs import torch; how trials continue others is tested without it
 def test_torch_continues_from_its_checkpoints(tmp_path: Path) -> None:
     torch = without_compiler(find_torch())
     (create,) = lay_out("pytorch.md", tmp_path)

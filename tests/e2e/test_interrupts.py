@@ -40,7 +40,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "trialCommand": f"{sys.executable} trial.py",
         "trialConcurrency": 1,
         "maxTrialNumber": 2,
-        "tuner": {"name": "TPE"},
+        "tuner": {"name": "Random"},
         "trainingService": {"platform": "local"},
     }
     path = tmp_path / "config.yaml"
@@ -164,8 +164,11 @@ def search(_: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("moments", [3, pytest.param(7, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("begin", "lines"), [(start, 10_000), (search, 20_000)])
-def test_a_time_limit_during_a_start_leaves_no_manager(config: Path, begin: Callable[[Path], None], lines: int) -> None:
+def test_a_time_limit_during_a_start_leaves_no_manager(
+    config: Path, begin: Callable[[Path], None], lines: int, moments: int
+) -> None:
     class TooLate(Exception):
         pass
 
@@ -174,7 +177,7 @@ def test_a_time_limit_during_a_start_leaves_no_manager(config: Path, begin: Call
 
     before = signal.signal(signal.SIGUSR1, ring)
     try:
-        for line in range(lines // 8, lines, lines // 8):
+        for line in (lines * moment // (moments + 1) for moment in range(1, moments + 1)):
             with contextlib.suppress(TooLate):
                 is_interrupted_at(line, lambda: signal.raise_signal(signal.SIGUSR1), lambda: begin(config))
             assert [entry.id for entry in registry.entries() if entry.alive] == []

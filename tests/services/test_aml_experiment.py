@@ -39,6 +39,7 @@ def test_the_example_runs_to_its_end(create, place):
         assert {job.status for job in place.workspace.jobs.values()} == {"Completed"}
 
 
+@pytest.mark.long  # callbacks are those of the contract, and each manager imports Azure's client for seconds
 def test_the_example_runs_with_a_way_to_the_manager(create, azure):
     fields = {"callback": "rest", "maxTrialNumber": 2, "nniManagerIp": "127.0.0.1"}
     profile = json.loads(create("-p", "0", "--foreground", "--json", **fields))

@@ -245,7 +245,9 @@ def test_a_manager_that_is_away_is_tried_again_by_the_keeper() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("sent", ["", "half a head", "a body"])
+@pytest.mark.parametrize(
+    "sent", [*(pytest.param(sent, marks=pytest.mark.long) for sent in ("", "half a head")), "a body"]
+)
 def test_a_thousand_callers_of_the_tunnel_take_little(manager: Client, tmp_path: Path, sent: str) -> None:
     texts = {"": b"", "half a head": b"POST /api/v1/callback/x HT", "a body": batch(manager, "", "wrong", 16_000_000)}
     with apart(tmp_path, f"http://127.0.0.1:{manager.port}") as (pid, far):

@@ -55,7 +55,11 @@ SMALL = {
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name",
+    # The others start managers and trials for some seconds: `make bench`, which is theirs, is no daily run either.
+    [pytest.param(name, marks=() if name in ("packing", "proposals") else pytest.mark.long) for name in SMALL],
+)
 def test_each_curve_is_measured_at_its_sizes(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = importlib.import_module(f"benchmarks.{name}")
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path))  # set by the benchmark, and put back in the end

@@ -51,7 +51,14 @@ class _Shown:
         return {name: value for name, value in shown.items() if base.get(name) != value}
 
 
-@pytest.mark.parametrize(("processes", "own"), [(2, {}), (1, {}), (2, {"OMP_NUM_THREADS": "3"})])
+@pytest.mark.parametrize(
+    ("processes", "own"),
+    [
+        (2, {}),
+        pytest.param(1, {}, marks=pytest.mark.long),
+        pytest.param(2, {"OMP_NUM_THREADS": "3"}, marks=pytest.mark.long),
+    ],
+)
 def test_a_rank_finds_what_torchrun_sets(tmp_path, monkeypatch, processes, own):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     site = find_torch()

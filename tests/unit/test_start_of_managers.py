@@ -300,7 +300,9 @@ os._exit(0 if entry.alive else 1)
 """
 
 
-@pytest.mark.parametrize("closed", ["2", "01", "02", "12", "012"])
+@pytest.mark.parametrize(
+    "closed", ["2", "012", *(pytest.param(some, marks=pytest.mark.long) for some in ("01", "02", "12"))]
+)
 def test_a_program_without_standard_streams_starts_experiments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str
 ) -> None:
@@ -313,7 +315,14 @@ def test_a_program_without_standard_streams_starts_experiments(
             managers.stop(entry)
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed",
+    [
+        "2>&-",
+        "<&- >&- 2>&-",
+        *(pytest.param(some, marks=pytest.mark.long) for some in ("<&-", ">&-", "<&- 2>&-", ">&- 2>&-")),
+    ],
+)
 def test_nnictl_without_standard_streams_starts_experiments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str
 ) -> None:

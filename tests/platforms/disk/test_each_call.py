@@ -31,7 +31,7 @@ for step in range(3):
 nnilite.report_final_result(7)
 """
 # How many of an experiment's thousands of calls fail, one in each run: chosen by chance, others on another day.
-FAULTS = int(os.environ.get("NNILITE_CHAOS_FAULTS", "2"))
+FAULTS = int(os.environ.get("NNILITE_CHAOS_FAULTS", "1"))
 SEED = int(os.environ.get("NNILITE_CHAOS_SEED", str(datetime.date.today().toordinal())))
 
 

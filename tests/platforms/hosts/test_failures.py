@@ -167,12 +167,13 @@ def test_a_stop_right_after_a_cut_names_the_host_and_the_next_one_cleans_up(host
 
 
 @pytest.mark.timeout(300)
-def test_thirty_trials_under_random_cuts_account_for_every_metric(hosts, setting, bench_of, monkeypatch):
+@pytest.mark.parametrize("trials", [15, pytest.param(30, marks=pytest.mark.long)])
+def test_trials_under_random_cuts_account_for_every_metric(hosts, setting, bench_of, monkeypatch, trials):
     monkeypatch.setattr("nnilite.ssh.connect.UNANSWERED_S", 2.0)
     monkeypatch.setattr("nnilite_remote._machine_session._ANSWER_S", 3.0)
     bench = bench_of(setting.config(*(setting.machine(host, slots=4) for host in hosts)))
-    jobs = [bench.job(counting(20, 0.3)) for _ in range(30)]
-    trouble = Trouble(random.Random(4), hosts, every=40, times=15)
+    jobs = [bench.job(counting(20, 0.3)) for _ in range(trials)]
+    trouble = Trouble(random.Random(4), hosts, every=40, times=trials // 2)
 
     def over() -> bool:
         trouble.stir(sum(len(bench.received(job.name).values) for job in jobs))
@@ -184,7 +185,7 @@ def test_thirty_trials_under_random_cuts_account_for_every_metric(hosts, setting
 
     eventually(over, 240)
     assert trouble.end() == 0
-    assert [bench.received(job.name).values for job in jobs] == [[*range(20), 20]] * 30
+    assert [bench.received(job.name).values for job in jobs] == [[*range(20), 20]] * trials
     assert all(len(bench.received(job.name).started) == 1 for job in jobs)
 
 

@@ -122,7 +122,10 @@ def test_the_tunnel_lets_keepers_through_and_nobody_else(hosts, setting, bench_o
 
 
 # The stand-in for the manager has a thread for each caller whose head comes to it: tests/services measures those.
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "body"])
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=() if kind == "head" else pytest.mark.long) for kind in KINDS if kind != "body"],
+)
 def test_a_thousand_callers_of_another_user_there_take_little(hosts, setting, bench_of, kind):
     bench = bench_of(setting.config(setting.machine(hosts[0])))
     address = hosts[0].run(f"cd {hosts[0].home}/nnilite; cat $(ls -d */callback-* | grep -v sock)")

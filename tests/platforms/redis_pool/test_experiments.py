@@ -73,6 +73,7 @@ def check_each_metric_once(running, steps: int) -> None:
         assert all(given == list(range(len(given))) for given in values.values())
 
 
+@pytest.mark.long  # each of the three by itself every day, in test_failures
 def test_of_four_workers_one_is_killed_one_stopped_and_one_cut_off(
     begin, shared_server, cable, start_worker, tmp_path, record_property
 ):
