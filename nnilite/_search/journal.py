@@ -36,7 +36,7 @@ from nnilite._store.database_file import FILE_NAME
 from nnilite._store.settings_of_config import is_maximizing, make_settings
 from nnilite._store.shared import SharedChanges, SharedCursor, SharedStore
 from nnilite.config import CheckedConfig, load_stored, stored
-from nnilite.errors import ConfigError, Conflict, NniliteError, StoreError
+from nnilite.errors import ConfigError, Conflict, NniliteError, StoreError, explain_os_error
 from nnilite.records import (
     Attempt,
     CallKind,
@@ -213,10 +213,10 @@ class Journal:
     # ------------------------------------------------------------ parts
 
     def _write(self, records: list[messages.Record], mine: Trial | None = None) -> None:
-        if mine is not None:
-            self._mine.add(mine.id)
-            self._look_busy()
         try:
+            if mine is not None:
+                self._mine.add(mine.id)
+                self._look_busy()
             self._use().write(records)
         except StoreError:
             if mine is not None:
@@ -246,13 +246,28 @@ class Journal:
         settings = make_settings(self.config, is_maximizing(self.config.json().get("tuner") or {}))
         duration_s = self._use().resume_reader.busy_s()
         self._use().write([messages.SaveExperiment(state, "", duration_s, ended, settings)])
-        search_folder.write_state(self.folder, state, ended)
+        with self._translated():
+            search_folder.write_state(self.folder, state, ended)
 
     def _look_busy(self) -> None:
-        if self._runs or self._mine:
-            self._presence.give()
-        else:
-            self._presence.take_back()
+        with self._translated():
+            if self._runs or self._mine:
+                self._presence.give()
+            else:
+                self._presence.take_back()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn errors of the files next to the database into StoreError, as its own are."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise StoreError(f"{self.folder}, the folder of the search, is gone (deleted or moved).") from None
+        except OSError as error:
+            # A handler of signals may raise TimeoutError, which is one, too, but not from the system.
+            if error.errno is None:
+                raise
+            raise StoreError(f"{self.folder} cannot keep a search: {explain_os_error(error)}", busy=True) from error
 
     def _use(self) -> SharedStore:
         store = self._store
@@ -264,7 +279,7 @@ class Journal:
 
     @contextlib.contextmanager
     def _keep_others_out(self) -> Iterator[None]:
-        """Keep all other processes of the search out. Raises: StoreError, OSError, Conflict."""
+        """Keep all other processes of the search out. Raises: StoreError, Conflict."""
         thread = threading.get_ident()
         before = self._turns[thread]() if thread in self._turns else None
         if before is not None and before.is_of_this_thread():
@@ -272,13 +287,12 @@ class Journal:
                 f"the search in {self.folder} is at work: a signal handler that interrupts it cannot ask, report or "
                 "tell. Let it set a flag, and the function report what it finds."
             )
-        try:
+        with self._translated():
             lock = _Lock(self.folder / _LOCK)
-        except FileNotFoundError:
-            raise StoreError(f"{self.folder}, the folder of the search, is gone (deleted or moved).") from None
         self._turns[thread] = weakref.ref(lock)
         try:
-            lock.take()
+            with self._translated():
+                lock.take()
             yield
         finally:
             lock.release()

@@ -18,7 +18,7 @@ _WRITTEN_AT_ONCE = 65536  # bytes; more than a page of the database, or its fram
 
 _ELSEWHERE = (
     "its file system cannot share memory between programs: keep the experiment on another disk "
-    "(experimentWorkingDirectory)"
+    "(experimentWorkingDirectory, or storage of a Search)"
 )
 RESUME = "stop and resume the experiment"
 _AGAIN = "try again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import resource
 import sqlite3
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from nnilite._store.store_errors import translated
 from nnilite.errors import StoreError, explain_os_error
+from nnilite.search import Search
 
 CURE = r"raise the limit of open files \(`ulimit -n`\)"
 
@@ -40,6 +42,28 @@ def test_a_file_that_cannot_be_opened_for_lack_of_files_says_so(tmp_path: Path) 
     with pytest.raises(OSError, match="Too many open files") as error, no_files():
         (tmp_path / "any").touch()
     assert explain_os_error(error.value).endswith("; raise the limit of open files (`ulimit -n`), then try again.")
+
+
+def test_a_search_whose_lock_cannot_be_opened_for_lack_of_files_says_so(tmp_path: Path) -> None:
+    search = Search({"x": {"_type": "uniform", "_value": [0, 1]}}, "Random", storage=tmp_path / "it's a search")
+    with pytest.raises(StoreError, match=CURE) as error, no_files():
+        search.ask()
+    assert error.value.busy
+    assert search.run(lambda parameters: parameters["x"], trials=2).trials[-1].sequence == 1
+
+
+def test_a_time_limit_while_a_search_waits_is_raised_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = Search({"x": {"_type": "uniform", "_value": [0, 1]}}, "Random", storage=tmp_path / "it's a search")
+
+    def ring(_: object, flags: int) -> None:
+        if flags & fcntl.LOCK_EX:
+            raise TimeoutError("the time is up")
+
+    monkeypatch.setattr(fcntl, "flock", ring)
+    with pytest.raises(TimeoutError, match="the time is up"):
+        search.ask()
+    monkeypatch.undo()
+    assert search.ask().sequence == 0
 
 
 @pytest.mark.process
