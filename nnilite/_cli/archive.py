@@ -88,7 +88,8 @@ def save(entry: RegistryEntry, target: Path, work: Work, *, with_code: bool) -> 
             _write(entry, file, work, DiskRoom(path.parent), with_code=with_code)
         draft.replace(path)
     except OSError as error:
-        error.filename = error.filename or str(path)  # a failed write does not say of what
+        # A failed write does not say of what, and nobody knows the draft's name.
+        error.filename = str(path) if error.filename in (None, draft) else error.filename
         raise
     finally:
         draft.unlink(missing_ok=True)

@@ -49,7 +49,9 @@ def reproduce(options: argparse.Namespace) -> None:
         shutil.rmtree(target, ignore_errors=True)
         if not isinstance(error, (OSError, CodeError)):
             raise
-        raise NniliteError(f"{target}: the trial cannot be reproduced there: {error}") from error
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        sentence = f"--in {target}: the trial cannot be reproduced there: {why}; name another folder"
+        raise NniliteError(sentence) from error
     if options.json:
         screen.show_json({"folder": str(target), "command": f"sh {target / 'run.sh'}", "changed": changed})
         return

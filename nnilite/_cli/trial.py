@@ -22,7 +22,7 @@ from nnilite._cli import (
 )
 from nnilite._running.manager_client import Client
 from nnilite.disk_room import DiskRoom
-from nnilite.errors import ConfigError, NniliteError, NotFound
+from nnilite.errors import ConfigError, NniliteError, NotFound, explain_os_error
 from nnilite.foreign_files import EnclosedFolder, UnsafeName
 from nnilite.records import TrialState
 
@@ -416,6 +416,9 @@ def _fetch(manager: Client, trial: str, name: str, target: Path, work: progress_
             draft.finish()
     except UnsafeName as error:
         raise NniliteError(f"The manager names a file outside the trial's folder: {error}.") from error
+    except OSError as error:
+        why = explain_os_error(OSError(error.errno, error.strerror or str(error))).rstrip(".")
+        raise NniliteError(f"--output {target.absolute()}: cannot be written: {why}") from error
 
 
 def reproduce(options: argparse.Namespace) -> None:

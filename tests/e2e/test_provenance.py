@@ -177,6 +177,8 @@ def test_a_trial_that_cannot_be_laid_out_leaves_nothing(
     assert run(["trial", "reproduce", running.entry.id, "0", "--in", str(tmp_path / "again")]) == 1
     assert "cannot copy the code directory: the disk of" in capsys.readouterr().err
     assert not (tmp_path / "again").exists()
+    assert run(["trial", "reproduce", running.entry.id, "0", "--in", "/proc/again"]) == 1
+    assert "cannot be reproduced there: No such file or directory; name another folder" in capsys.readouterr().err
 
 
 def test_the_same_parameters_run_as_a_new_trial(start: Any, answer: Answer) -> None:

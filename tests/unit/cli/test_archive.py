@@ -347,6 +347,21 @@ def test_a_full_disk_is_named_with_the_archive_and_leaves_none(
     assert not list((tmp_path / "there").iterdir())
 
 
+def test_a_folder_that_takes_no_archive_is_named_with_the_archive(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    really = os.open
+
+    def refuse(path: object, flags: int, *more: Any, **options: Any) -> int:
+        if flags & os.O_CREAT and str(path).endswith(".new"):
+            raise PermissionError(13, "Permission denied", path)
+        return really(path, flags, *more, **options)  # type: ignore[call-overload,no-any-return]
+
+    monkeypatch.setattr("nnilite._cli.archive.os.open", refuse)
+    assert run(["experiment", "save", "abcd", "-p", str(tmp_path / "a.zip")]) == 1
+    assert f"{tmp_path / 'a.zip'}: Permission denied" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("about", ABOUTS)
 def test_foreign_zip_files_are_refused(saved: Path, home: Path, about: Any, capsys: pytest.CaptureFixture[str]) -> None:
     content = entries(saved)

@@ -184,6 +184,16 @@ def test_downloaded_files_stay_in_their_folder(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_download_into_a_folder_that_takes_no_files_names_it_and_the_option(
+    make: Make, manager: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("abcd")
+    manager.says("POST /trials/trial1/files", {"files": [{"path": "a", "size": 2}], "others": [], "note": ""})
+    (tmp_path / "file").touch()
+    assert run(["trial", "download", "-T", "trial1", "-o", str(tmp_path / "file" / "x")]) == 1
+    assert f"--output {tmp_path / 'file' / 'x'}: cannot be written: Not a directory" in capsys.readouterr().err
+
+
 def test_a_download_does_not_follow_a_link_with_the_trials_name(
     make: Make,
     manager: StandIn,
