@@ -226,6 +226,13 @@ def test_the_best_line_is_drawn_where_there_are_too_many_for_all(look: Any, expe
         assert (len(drawn), drawn[-1]) == (kept, count - 1)
 
 
+def test_a_single_trial_is_drawn_with_all_its_parameters(look: Any, experiment: Any) -> None:
+    page = look(f"{experiment[0]}/")
+    fields = [{"field": f"p.{name}", "values": values} for name, values in (("a", [1]), ("b", ["x"]), ("c", [1, 2]))]
+    assert call(page, "lib/filters.js", "drawn", fields) == fields[2:]
+    assert call(page, "lib/filters.js", "drawn", fields[:2]) == fields[:2]
+
+
 def test_a_log_scale_has_room_for_equal_values_and_for_none(look: Any, experiment: Any) -> None:
     page = look(f"{experiment[0]}/#/overview?scale=log")
     ends = "([values]) => import(new URL('parts/log_scale.js', document.baseURI)).then((it) => it.resultAxis(values))"

@@ -147,6 +147,7 @@ function scatter(points, name, over, goal) {
       type: over === "ended" ? "time" : "value",
       name: { ended: "end", spent: "cost so far" }[over] ?? "trial number",
       max: over === "spent" ? undefined : "dataMax",
+      minInterval: over === "sequence" ? 1 : undefined,
       splitLine: { show: false },
     }),
     yAxis: resultAxis(

@@ -1,7 +1,7 @@
 // Parallel coordinates: every trial a line through its parameters and its metric. Dragging along an axis chooses lines.
 
 import { fields, isLogarithmic, titleOf } from "../lib/filtered.js";
-import { fieldName, fieldValue } from "../lib/filters.js";
+import { drawn, fieldName, fieldValue } from "../lib/filters.js";
 import { clipped, number, plural } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
 import { askedMetric, goalOf, metricWord } from "../lib/objectives.js";
@@ -13,7 +13,7 @@ import { base, colours } from "../parts/chart.js";
 import { ChartCard, MetricPick, TrialChip } from "../parts/chart_card.js";
 import { Pop } from "../parts/layout.js";
 import { logAxis } from "../parts/log_scale.js";
-import { NoResults } from "../parts/no_results.js";
+import { NoParameters, NoResults } from "../parts/no_results.js";
 import { reached, withStopped } from "../parts/stopped_trials.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
@@ -31,13 +31,14 @@ export default function Parallel({ rows }) {
   const share = Number(query.get("top") ?? 100);
   const [brushed, setBrushed] = useState(/** @type {Trial[] | null} */ (null));
   const latest = useRef(/** @type {Line[]} */ ([]));
-  const all = fields.value.parameters.filter((field) => field.values.length > 1);
+  const all = drawn(fields.value.parameters);
   const wanted = query.get("axes")?.split(",").map(decode) ?? all.slice(0, COMPARED_MAX).map(({ field }) => field);
   const axes = wanted.flatMap((field) => all.find((one) => one.field === field) ?? []);
   const best = useMemo(() => bestOf(rows, name, share), [rows, name, share, withStopped(), version.value]);
   const lines = useMemo(() => thin(best), [best]);
   latest.current = lines;
   if (!lines.length) return html`<${NoResults} />`;
+  if (!all.length) return html`<${NoParameters} />`;
   /** @param {string} field */
   const toggle = (field) => {
     const next = wanted.includes(field) ? wanted.filter((one) => one !== field) : [...wanted, field];
@@ -184,7 +185,11 @@ function option(lines, axes, name) {
         activeOpacity: 0.9,
         lineStyle: { width: lines.length > 500 ? 1 : 1.6, opacity: lines.length > 500 ? 0.3 : 0.65 },
         data: lines.map(({ trial, score }, place) => ({
-          value: [...axes.map((field) => placeOf(trial, field)), score, place / Math.max(lines.length - 1, 1)],
+          value: [
+            ...axes.map((field) => placeOf(trial, field)),
+            score,
+            lines.length > 1 ? place / (lines.length - 1) : 1,
+          ],
           lineStyle: isStopped(trial) ? { type: "dashed" } : undefined,
         })),
       },

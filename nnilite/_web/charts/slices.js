@@ -1,7 +1,7 @@
 // One small chart for each parameter: the metric over its values. Later trials are darker.
 
 import { fields, isLogarithmic, titleOf } from "../lib/filtered.js";
-import { fieldName, fieldValue } from "../lib/filters.js";
+import { drawn, fieldName, fieldValue } from "../lib/filters.js";
 import { number } from "../lib/format.js";
 import { version } from "../lib/live_data.js";
 import { askedMetric, metricWord } from "../lib/objectives.js";
@@ -10,7 +10,7 @@ import { html, useMemo } from "../lib/ui.js";
 import { axis, base, colours, plotArea, tip } from "../parts/chart.js";
 import { ChartCard, MetricPick } from "../parts/chart_card.js";
 import { isLog, LogScale, leftOut, logAxis, resultAxis, shown } from "../parts/log_scale.js";
-import { NoResults } from "../parts/no_results.js";
+import { NoParameters, NoResults } from "../parts/no_results.js";
 import { hollow, reached, withStopped } from "../parts/stopped_trials.js";
 
 /** @import { Parameter } from "../lib/filters.js" */
@@ -28,8 +28,9 @@ export default function Slices({ rows }) {
     const step = Math.ceil(found.length / POINTS_MAX);
     return step > 1 ? found.filter((_, place) => place % step === 0) : found;
   }, [rows, name, withStopped(), version.value]);
-  const parameters = fields.value.parameters.filter((field) => field.values.length > 1);
+  const parameters = drawn(fields.value.parameters);
   if (!points.length) return html`<${NoResults} />`;
+  if (!parameters.length) return html`<${NoParameters} />`;
   const missing = leftOut(
     points.map((trial) => reached(trial, name)),
     "result",
@@ -63,7 +64,7 @@ export function axisOf(field) {
  */
 function option(points, field, name) {
   const c = colours();
-  const late = points.at(-1)?.sequence || 1;
+  const late = points.at(-1)?.sequence;
   /** @param {Trial} trial */
   const jitter = (trial) => (((trial.sequence * 2654435761) % 1000) / 1000 - 0.5) * 22; // pixels, so that equal ones can be told apart
   return {
@@ -85,7 +86,10 @@ function option(points, field, name) {
             value: [field.text && value !== null ? String(value) : value, shown(reached(trial, name))],
             id: trial.id,
             symbolOffset: field.text ? [jitter(trial), 0] : undefined,
-            itemStyle: { ...(isStopped(trial) ? hollow() : {}), opacity: 0.25 + 0.65 * (trial.sequence / late) },
+            itemStyle: {
+              ...(isStopped(trial) ? hollow() : {}),
+              opacity: 0.25 + 0.65 * (late ? trial.sequence / late : 1),
+            },
           };
         }),
         tooltip: {

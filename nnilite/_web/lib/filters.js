@@ -172,6 +172,15 @@ export function fieldName(field) {
   return field.slice(2);
 }
 
+/**
+ * The parameters that charts draw: those that differ, or all where none does, as with a single trial.
+ * @param {Parameter[]} parameters
+ */
+export function drawn(parameters) {
+  const differing = parameters.filter(({ values }) => values.length > 1);
+  return differing.length ? differing : parameters;
+}
+
 /** @typedef {Omit<Parameter, "values" | "partial"> & { values: Set<FlatValue>, times: number }} Counted */
 
 const CATEGORIES_MAX = 40;

@@ -30,4 +30,4 @@ export function PairPick({ x, y }) {
 }
 
 export const NoPair = () =>
-  html`<div class="card"><${Empty} title="Two parameters are needed">This search has fewer than two that vary.</${Empty}></div>`;
+  html`<div class="card"><${Empty} title="Two parameters are needed">The trials so far have fewer than two that vary.</${Empty}></div>`;
