@@ -52,6 +52,7 @@ def make(directory: Path, target: Path, experiment: str, state: ExperimentState)
             store.write(
                 [*records, messages.SaveExperiment(state, "", profile.duration_s, profile.ended, messages.Settings(1))]
             )
+            store.file.fold_log()
         draft.replace(target)
     return profile
 

@@ -68,6 +68,14 @@ class DatabaseFile:
             self._db.close()
             self._db = None
 
+    def fold_log(self) -> None:
+        """Write what is in the log to the file, which may then be closed and moved alone. Raises: StoreError.
+
+        `close` would do so, but leave in the log, without an error, what cannot be written now.
+        """
+        with translated(self.path):
+            self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def release(self) -> sqlite3.Connection | None:
         """Return the connection, which now belongs to the caller; None if it is closed."""
         released, self._db = self._db, None

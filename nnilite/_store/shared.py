@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,5 +140,6 @@ def create(path: Path, experiment: str, created: float) -> None:
     draft = path.with_name(f".{path.name}.new")
     for suffix in ("", "-wal", "-shm"):
         draft.with_name(draft.name + suffix).unlink(missing_ok=True)
-    DatabaseFile.create(draft, experiment, created).close()
+    with contextlib.closing(DatabaseFile.create(draft, experiment, created)) as file:
+        file.fold_log()
     draft.replace(path)

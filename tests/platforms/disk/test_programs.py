@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
+from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,8 @@ import pytest
 
 from e2e.running import ECHO
 from keeper_bench import Bench, until
+from nni_experiment import NniFolder, NniTrial, make
+from nnilite._store.shared import SharedStore
 from nnilite.errors import NniliteError
 from platforms.disk.disk import OPEN, RENAME, WRITE, Disk
 from waiting import pause
@@ -130,3 +136,46 @@ def test_a_manager_that_cannot_read_its_files_says_so_in_a_sentence(start: Any, 
         running.resume()
     on.heal()
     running.resume().wait("DONE")
+
+
+MAKER = """
+import pathlib, sys
+from nnilite._nni import nni_copy
+from nnilite._store import shared
+from nnilite.errors import StoreError
+from nnilite.records import ExperimentState
+for line in sys.stdin:
+    place = pathlib.Path(line.rstrip("\\n"), "nnilite.sqlite")
+    try:
+        {how}
+        print("made", flush=True)
+    except StoreError:
+        print("refused", flush=True)
+"""
+NEW = 'shared.create(place, "made", 1.0)'
+COPIED = 'nni_copy.make(pathlib.Path("nni"), place, "made", ExperimentState.STOPPED)'
+
+
+@pytest.mark.parametrize("how", [pytest.param(NEW, id="of a search"), pytest.param(COPIED, id="copied from NNI")])
+def test_a_new_database_is_whole_or_not_there_whichever_write_fails(tmp_path: Path, disk: Disk, how: str) -> None:
+    make(tmp_path, NniFolder("nni", trials=[NniTrial("abcde", {"x": 0.5})]))
+    disk.watch("all", tmp_path, "*nnilite.sqlite*")
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": tmp_path}
+    with subprocess.Popen([sys.executable, "-c", MAKER.format(how=how)], env=disk.environment(), **pipes) as maker:
+        for number in count(1):
+            place = tmp_path / f"{number}" / "nnilite.sqlite"
+            place.parent.mkdir()
+            disk.count_anew()
+            disk.refuse("all", WRITE, errno.EIO, only=number)
+            maker.stdin.write(f"{place.parent}\n")  # type: ignore[union-attr]
+            maker.stdin.flush()  # type: ignore[union-attr]
+            is_made = maker.stdout.readline() == "made\n"  # type: ignore[union-attr]
+            disk.heal()
+            assert place.exists() == is_made, number
+            if is_made:
+                with closing(SharedStore.open(place)) as store:
+                    store.check()
+            if not disk.counted("all", WRITE).failed:
+                break
+        maker.stdin.close()  # type: ignore[union-attr]
+    assert number > 20
