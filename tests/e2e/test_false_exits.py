@@ -41,7 +41,7 @@ def keepers(running: Any) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("code", [BY_CALLBACK, BY_FILE], ids=["callback", "file"])
-@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("at_once", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_keeper_does_not_outlive_the_end_that_its_trial_has_made_up(start: Any, code: str, at_once: bool) -> None:
     running = start(code, maxTrialNumber=1, gracePeriod=1)
     running.wait("DONE")

@@ -194,7 +194,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("train", "sentence"), WRONG, ids=["tuple", "as usual", "no module"])
+@pytest.mark.parametrize(
+    ("train", "sentence"),
+    [WRONG[0], *(pytest.param(*wrong, marks=pytest.mark.long) for wrong in WRONG[1:])],
+    ids=["tuple", "as usual", "no module"],
+)
 def test_what_fails_always_is_told_at_the_first_trial(folder: Path, train: str, sentence: str) -> None:
     text = (
         train

@@ -46,7 +46,11 @@ def log_of(running: Any) -> str:
     return str((running.directory / "log" / "manager.log").read_text())
 
 
-@pytest.mark.parametrize("gone", [SUFFIXES, ("",), ("-wal",), ("-shm",)], ids=["all", "file", "wal", "shm"])
+@pytest.mark.parametrize(
+    "gone",
+    [SUFFIXES, ("",), *(pytest.param((suffix,), marks=pytest.mark.long) for suffix in ("-wal", "-shm"))],
+    ids=["all", "file", "wal", "shm"],
+)
 def test_a_database_that_is_deleted_is_written_back_and_nothing_is_lost(start: Any, gone: tuple[str, ...]) -> None:
     running = start(SLOW, maxTrialNumber=2)
     begun(running)

@@ -53,6 +53,7 @@ def test_the_example_runs_to_its_end_and_tells_no_secret(create, adapted, dashbo
     assert PASSWORD not in written
 
 
+@pytest.mark.long  # every day test_dlts_jobs has such a job without an experiment
 def test_the_example_runs_without_a_way_to_the_manager(create, adapted):
     config = adapted({"nniManagerIp": "192.0.2.1"}, callback="log", maxTrialNumber=2)
     profile = json.loads(create(config, "-p", "0", "--foreground", "--json"))

@@ -85,6 +85,7 @@ def test_a_dry_run_finds_the_rights_that_are_missing_and_starts_nothing(create, 
     assert planned["unchecked"] == ""
 
 
+@pytest.mark.long  # every day on SSH hosts: what carries a function is code like all other
 def test_a_function_runs_as_trials(tmp_path, monkeypatch, machinery, cluster):
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
     section = {"platform": "kubernetes", "dockerImage": cluster.image, "nniManagerIp": "127.0.0.1"}

@@ -54,7 +54,6 @@ def lose_patience(bench, **limits):
     vars(bench.service.config).update(limits)
 
 
-@pytest.mark.everywhere
 def test_a_pod_that_no_node_has_room_for_says_so_and_runs_later(room, open_bench):
     template, make_room = room
     bench = open_bench(pod_template=template)
@@ -86,7 +85,6 @@ def test_a_job_that_gets_no_pods_shows_the_clusters_warning_and_is_given_up(clus
     assert "given up after 3 s: FailedCreate" in bench.wait(name).reason
 
 
-@pytest.mark.everywhere
 def test_an_image_that_cannot_be_pulled_is_named_and_given_up(open_bench):
     bench = open_bench(docker_image=_BAD_IMAGE, image_pull_limit=300)
     name = bench.run("true")
@@ -114,7 +112,6 @@ def test_a_pod_deleted_by_somebody_else_is_lost(cluster, open_bench):
     assert bench.wait(name).state is JobState.LOST
 
 
-@pytest.mark.everywhere
 def test_an_evicted_pod_is_lost_with_the_reason_of_its_node(machinery, cluster, open_bench):
     bench = open_bench()
     name = bench.run("sleep 60")
@@ -163,7 +160,6 @@ def test_a_restarted_api_server_changes_nothing(machinery, cluster, open_bench):
     assert bench.wait(bench.run("true")).state is JobState.SUCCEEDED
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("status", [409, 500])
 def test_a_server_in_trouble_is_asked_again_later(faults, open_bench, status):
     bench = open_bench(faults.kubeconfig)
@@ -227,7 +223,6 @@ def test_trials_of_a_manager_that_no_pod_can_reach_any_more_wait_and_say_so(clus
     assert "trials would connect to the manager at" in str(refusal)
 
 
-@pytest.mark.everywhere
 def test_a_trial_is_told_to_run_on_its_node_and_not_in_its_pod(cluster, open_bench):
     bench = open_bench()
     name = bench.run("true")
@@ -341,7 +336,6 @@ def test_a_manager_that_moved_is_told_to_running_keepers(this_machine, cluster, 
     assert base64.b64decode(secret["data"]["callback"]).decode() == bench.receiver.url
 
 
-@pytest.mark.everywhere
 def test_without_a_way_to_the_manager_the_log_brings_metrics_and_output(open_bench):
     bench = open_bench()
     bench.put_code(**{"mod.py": "VALUE = 7"})

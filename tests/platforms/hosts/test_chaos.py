@@ -168,7 +168,7 @@ def test_nothing_is_lost_or_doubled_whatever_happens_to_hosts(
     record_property: Callable[[str, object], None],
 ) -> None:
     chaos.long_stop_s = 5.0
-    record_property("shown", f"chaos with hosts: {play_and_check(chaos, 25, books_folder, 150)}")
+    record_property("shown", f"chaos with hosts: {play_and_check(chaos, 15, books_folder, 150)}")
 
 
 @pytest.mark.long

@@ -165,6 +165,7 @@ def test_the_ranks_that_mpirun_starts_on_two_hosts_compute_a_sum(hosts, on_two_b
 
 
 @NEEDS_MPI
+@pytest.mark.long  # every day with the keeper's own launcher, and of mpirun on one machine
 def test_a_rank_of_mpirun_that_fails_on_the_other_host_ends_all_and_is_the_reason(hosts, on_two_by_mpirun):
     bench = on_two_by_mpirun
     status = bench.wait(started(bench, **by_mpirun("3")), JobState.FAILED)

@@ -95,6 +95,7 @@ def test_trials_report_through_the_connection_also_where_a_log_was_asked_for(beg
     assert sorted(said) == sorted(ran_on)
 
 
+@pytest.mark.long  # every day test_failures has a host that is power-cycled
 def test_trials_of_a_power_cycled_host_go_on_elsewhere_from_their_checkpoints(begin, hosts):
     running = begin(COUNTING, "python3 trial.py 50 0.2", trialConcurrency=3, maxTrialNumber=3)
     trial = one_each(running, hosts, least=4)[0]
@@ -287,6 +288,7 @@ def drilled(running) -> list:
     return told["interruptions"]
 
 
+@pytest.mark.long  # every day on a scheduler of one's own, in tests/e2e
 def test_a_drill_loses_and_doubles_no_metric_and_counts_as_no_retry(begin, hosts):
     running = begin(STEADY, "python3 trial.py", trialConcurrency=3, maxTrialNumber=3, maxTrialRetries=0)
     one_each(running, hosts, least=2)

@@ -53,6 +53,7 @@ def saved(running: Running, bucket: dict[str, Any], trial: dict[str, Any], folde
     return storage.get(f"checkpoints/{trial['id']}/{trial['attempt']}.json", str(folder / "list"))
 
 
+@pytest.mark.long  # trials move every day on Slurm
 def test_no_result_is_lost_where_one_service_dies_and_another_is_full(
     start,
     hosts,

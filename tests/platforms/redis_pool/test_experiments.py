@@ -96,6 +96,7 @@ def test_of_four_workers_one_is_killed_one_stopped_and_one_cut_off(
     record_property("shown", f"redis: three of four workers fell silent, {len(again)} of 8 trials were tried again")
 
 
+@pytest.mark.long  # every day the contract has a restarted manager, and tests/e2e one that is killed
 def test_a_manager_that_is_killed_and_resumed_finds_its_trials(begin, shared_server, start_worker, tmp_path):
     start_worker(shared_server.url)
     running = begin(shared_server, 30, maxTrialNumber=4)
@@ -109,6 +110,7 @@ def test_a_manager_that_is_killed_and_resumed_finds_its_trials(begin, shared_ser
     assert all(set(found) == {0} for found in spans(tmp_path).values()), attempts
 
 
+@pytest.mark.long  # every day in test_failures, without an experiment
 def test_a_server_that_is_killed_in_mid_run_costs_no_trial(begin, own_server, start_worker, tmp_path):
     for _ in range(2):
         start_worker(own_server.url)
@@ -160,6 +162,7 @@ def test_the_example_runs_with_two_workers(shared_server, prefix, start_worker, 
     assert counts["SUCCEEDED"] == 4
 
 
+@pytest.mark.long  # every day on SSH hosts: what carries a function is code like all other
 def test_a_function_runs_as_trials(shared_server, prefix, start_worker, tmp_path, monkeypatch):
     monkeypatch.setenv("NNILITE_HOME", str(tmp_path / "kept 'here'"))
     start_worker(shared_server.url)

@@ -73,6 +73,7 @@ def begin_elastic(begin, slurm_lab):
     return make
 
 
+@pytest.mark.long  # a minute; the rules of growing are those of unit tests, and what joins is canceled below every day
 def test_a_trial_begins_with_the_nodes_that_are_free_grows_and_goes_on_without_one_that_is_lost(
     begin_elastic, slurm_lab
 ):

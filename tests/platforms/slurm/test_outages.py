@@ -8,6 +8,7 @@ from platforms.slurm.test_lab import COUNTING, attempts_of
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.long,  # every day test_trouble has a slurmctld that is away, and SSH hosts lose power and links
     pytest.mark.timeout(180),
     pytest.mark.xdist_group("slurm-outages"),
 ]
