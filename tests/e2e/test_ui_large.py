@@ -73,7 +73,15 @@ def test_paper_gets_the_first_thousand_trials(look: Any, ten_thousand: str) -> N
     eventually(lambda: page.locator(".grid-row").count() < 100, 10)
 
 
-@pytest.mark.parametrize("chart", ["metric", "parallel", "slices", "contour", "curves", "timeline"])
+@pytest.mark.parametrize(
+    "chart",
+    [
+        "metric",
+        "parallel",
+        "slices",
+        *(pytest.param(chart, marks=pytest.mark.long) for chart in ("contour", "curves", "timeline")),
+    ],
+)
 def test_charts_of_ten_thousand_trials_are_drawn(look: Any, ten_thousand: str, chart: str) -> None:
     page = look(f"{ten_thousand}/#/charts/{chart}")
     page.get_by_text("10,000 trials", exact=True).wait_for(timeout=60_000)

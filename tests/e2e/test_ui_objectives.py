@@ -120,8 +120,11 @@ def test_the_overview_shows_each_objective_and_the_front(look: Any, experiment: 
 
 @pytest.mark.parametrize(
     "lost",
-    [("boot.js", "style/base.css"), ("app.js", "lib/objectives.js"), ("lib/api.js", "charts/pareto.js")],
-    ids=" ".join,
+    [
+        pytest.param(("boot.js", "style/base.css"), id="the first files"),
+        pytest.param(("app.js", "lib/objectives.js"), id="the program", marks=pytest.mark.long),
+        pytest.param(("lib/api.js", "charts/pareto.js"), id="what it imports", marks=pytest.mark.long),
+    ],
 )
 def test_the_page_starts_although_files_of_it_get_lost(open_page: Any, experiment: Any, lost: tuple[str, str]) -> None:
     """As they do when the browser's network changes: Chromium gives up what it loads."""

@@ -342,6 +342,7 @@ def hub(*words: str) -> Iterator[str]:
             assert server.wait(60) == 0
 
 
+@pytest.mark.long  # its sessions are those of a manager, which are tested above every day
 def test_what_is_heard_at_a_dead_hubs_port_starts_no_command(start: Any, open_page: Any) -> None:
     keyed(start)
     with hub("--port", str(free_port()), "--require-token") as link:
@@ -356,6 +357,7 @@ def test_what_is_heard_at_a_dead_hubs_port_starts_no_command(start: Any, open_pa
         page.get_by_text("nnictl ui", exact=True).wait_for()
 
 
+@pytest.mark.long
 def test_a_page_that_a_stranger_left_at_the_hubs_port_starts_no_command(start: Any, open_page: Any) -> None:
     start(maxTrialNumber=1)
     with hub("--port", str(free_port())) as address:

@@ -70,13 +70,23 @@ def served(kind: str, folder: Path) -> Iterator[Apart]:
         assert process.wait(60) == 0
 
 
+DAILY = {("manager", "head"), ("manager", "body"), ("hub", "silent")}
+"""The callers of which most is read, and those of whom nothing is; all of them come with the long tests."""
+
+
 def check(found: Burden) -> None:
     assert found.megabytes < 20, str(found)
     assert found.answers, str(found)
 
 
-@pytest.mark.parametrize("server", ["manager", "hub"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("server", "kind"),
+    [
+        pytest.param(server, kind, marks=() if (server, kind) in DAILY else pytest.mark.long)
+        for server in ("manager", "hub")
+        for kind in KINDS
+    ],
+)
 def test_a_thousand_strangers_take_little_of_a_server_and_its_user_is_answered(
     tmp_path: Path, server: str, kind: str
 ) -> None:
@@ -89,7 +99,9 @@ def test_a_thousand_strangers_take_little_of_a_server_and_its_user_is_answered(
             check(burden(apart.pid, attack, apart.ask))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind == "body" else pytest.param(kind, marks=pytest.mark.long) for kind in KINDS]
+)
 def test_a_thousand_callers_of_the_keepers_socket_take_little(tmp_path: Path, kind: str) -> None:
     with served("manager", tmp_path) as apart:
         head = f'{{"job":"{apart.job}","token":"wrong","events":["'

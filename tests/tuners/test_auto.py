@@ -110,7 +110,10 @@ def test_it_says_what_it_chose_and_why(caplog):
 
 
 @pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.long)])
-@pytest.mark.parametrize("name", ["Auto", "GP", "Metis", "SMAC", "DNGO", "TPE", "CMAES"])
+@pytest.mark.parametrize(
+    "name",
+    ["Auto", "GP", "TPE", "CMAES", *(pytest.param(name, marks=pytest.mark.long) for name in ("Metis", "SMAC", "DNGO"))],
+)
 def test_sixteen_at_once_are_not_nearly_alike_while_one_in_five_fails(name, seed):
     tuner = construct(tuner_class(name), {"optimize_mode": "minimize", "seed": seed})
     tuner.update_search_space(NUMBERS)

@@ -202,13 +202,12 @@ def test_hyperband_draws_as_nnis(answers: Answers) -> None:
     assert find_far_columns(theirs, ours, SPACE) == {}
 
 
-# NNI's goes through all earlier trials at each draw: twice as many draws take it four times as long.
-@pytest.mark.parametrize("count", [DRAWS // 2, pytest.param(DRAWS, marks=pytest.mark.long)])
-def test_bohb_begins_with_draws_that_are_distributed_as_nnis(answers: Answers, count: int) -> None:
+@pytest.mark.long  # both go through all earlier trials at each draw
+def test_bohb_begins_with_draws_that_are_distributed_as_nnis(answers: Answers) -> None:
     """Of the types that NNI's BOHB takes; it fails with the normal ones, and with steps that do not fit the range."""
     space = {name: SPACE[name] for name in ("texts", "numbers", "randint", "uniform", "quniform", "loguniform")}
     all_at_random = ["maximize", 1, 1, 3, 7, 15, 64, 1.0]
-    theirs, ours = answers.ask("draw_budgets", "BOHB", all_at_random, {**space, "x": SPACE["uniform"]}, count)
+    theirs, ours = answers.ask("draw_budgets", "BOHB", all_at_random, {**space, "x": SPACE["uniform"]}, DRAWS)
     assert set(find_far_columns(theirs, ours, space)) <= {"quniform"}
     assert count_ends(theirs, ours) == pytest.approx([2 / 5, 1 / 4], abs=0.05)
 

@@ -121,7 +121,7 @@ def test_a_tuner_beats_random_search(name, args, space, value, trials, odds):
     ("name", "args", "space", "value", "trials"),
     [
         ("GP", {}, numbers(2), branin, 25),
-        ("Metis", {}, numbers(2), branin, 25),
+        pytest.param("Metis", {}, numbers(2), branin, 25, marks=pytest.mark.long),
         pytest.param("SMAC", {}, CHOICES, matches, 60, marks=pytest.mark.long),
     ],
 )
@@ -129,7 +129,7 @@ def test_a_tuner_that_thinks_long_beats_random_search(name, args, space, value, 
     assert wins(name, args, space, value, trials, SLOW_FEW) >= SLOW_FEW[1]
 
 
-@pytest.mark.parametrize("name", ["GP", "Metis"])
+@pytest.mark.parametrize("name", ["GP", pytest.param("Metis", marks=pytest.mark.long)])
 def test_normal_parameters_are_learnt_as_well_as_uniform_ones(name):
     space = {axis: {"_type": "normal", "_value": [0, 1]} for axis in "xyz"}
     assert best(name, {"optimize_mode": "minimize", "seed": 0}, space, sphere, 40) < 0.01
