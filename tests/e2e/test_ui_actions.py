@@ -100,7 +100,9 @@ def test_a_customised_trial_is_run_and_its_result_appears_by_itself(start: Any, 
 def test_a_refused_trial_says_why(start: Any, open_page: Any) -> None:
     broken = start("exit('too hot')", maxFailedTrials=1)
     broken.wait("ERROR")
-    page = open_page(f"{broken.entry.url}/#/trials")
+    page = open_page(f"{broken.entry.url}/#/overview")
+    page.get_by_text("No trial has reported a final metric. Failures and waiting, below, says why.").first.wait_for()
+    page.goto(f"{broken.entry.url}/#/trials")
     page.expected_errors.append("409")
     page.get_by_role("button", name="New trial").click()
     page.get_by_role("dialog").get_by_role("button", name="Run it").click()

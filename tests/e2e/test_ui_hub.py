@@ -86,6 +86,12 @@ def fresh_page(page_url: str, open_page: Any) -> Any:
     return found
 
 
+def test_what_is_done_or_has_failed_is_not_counted_as_running(page: Any) -> None:
+    count = """async () => { const { isRunning } = await import(new URL("hub/experiments.js", document.baseURI));
+      return ["RUNNING", "DONE", "ERROR", "VIEWED"].filter((state) => isRunning({ alive: true, state })); }"""
+    assert page.evaluate(count) == ["RUNNING"]
+
+
 def rows(page: Any) -> Any:
     return page.locator(".experiments tbody tr")
 

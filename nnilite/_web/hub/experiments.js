@@ -161,9 +161,15 @@ export function sorted(all, column, descending) {
   return keyed.map(({ one }) => one);
 }
 
+/**
+ * Whether the experiment has trials to run: one that is done or has failed still has its manager.
+ * @param {Experiment} one
+ */
+export const isRunning = (one) => one.alive && one.state !== "DONE" && one.state !== "ERROR" && !isViewed(one);
+
 /** @type {Record<string, (one: Experiment) => boolean>} */
 const GROUPS = {
-  running: (one) => one.alive && one.state !== "DONE" && !isViewed(one),
+  running: isRunning,
   done: (one) => one.state === "DONE",
   stopped: (one) => one.state === "STOPPED" || one.state === "UNKNOWN" || isViewed(one),
   error: (one) => one.state === "ERROR" || one.damage !== "",

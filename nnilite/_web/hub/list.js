@@ -13,7 +13,7 @@ import { Tick, TickAll } from "../parts/tick.js";
 import { perform } from "../parts/toasts.js";
 import { busy, open, remove, resume, stop } from "./actions.js";
 import { allColumns, shownColumns } from "./columns.js";
-import { chosen, experiments, isViewed, title } from "./experiments.js";
+import { chosen, experiments, isRunning, isViewed, title } from "./experiments.js";
 import { First } from "./first.js";
 import { firstRows, groups } from "./groups.js";
 import { Ticked, ticked } from "./many.js";
@@ -70,7 +70,7 @@ function Toolbar({ found, all: allOfThem, columns }) {
   /** @param {string[] | null} keys null: the usual ones */
   const choose = (keys) => perform(() => keepColumns(TABLE, keys));
   const tags = [...new Set(all.flatMap((one) => one.tags))].sort();
-  const running = all.filter((one) => one.alive && !isViewed(one)).length;
+  const running = all.filter(isRunning).length;
   return html`<div class="toolbar">
     <input class="search" type="search" data-search aria-label="Find experiments" placeholder="Name, id, tag, note …" value=${query.get("find") ?? ""}
       onInput=${(event) => setQuery({ find: event.target.value })} />

@@ -9,6 +9,7 @@ import { flatten, isBetter, score, scored } from "../lib/trials.js";
 import { html, useMemo } from "../lib/ui.js";
 import { Copy } from "../parts/copy.js";
 import { Card, Empty, Scroll } from "../parts/layout.js";
+import { NoResultYet } from "../parts/no_results.js";
 import { Time } from "../parts/states.js";
 
 /** @import { Scored } from "../lib/trials.js" */
@@ -35,7 +36,7 @@ function BestTrial({ known }) {
     return html`<${Card} title="Best trial" class="c5"><${Empty} title="No feasible result yet">No trial has succeeded with a result that satisfies ${limits.join(" and ")}.</${Empty}></${Card}>`;
   }
   if (!best) {
-    return html`<${Card} title="Best trial" class="c5"><${Empty} title="No result yet">The best trial appears here when the first one has reported its final metric.</${Empty}></${Card}>`;
+    return html`<${Card} title="Best trial" class="c5"><${NoResultYet}>The best trial appears here when the first one has reported its final metric.</${NoResultYet}></${Card}>`;
   }
   const flat = flatten(best.parameters);
   return html`<${Card} title=${`Best trial (${known.optimize === "minimize" ? "lowest" : "highest"} metric)`} class="c5"

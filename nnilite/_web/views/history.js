@@ -1,7 +1,7 @@
 // The metric of all trials over their number, with the best so far as a line.
 
 import { brief, number, shortened } from "../lib/format.js";
-import { loaded, trialById, trials, version } from "../lib/live_data.js";
+import { trialById, trials, version } from "../lib/live_data.js";
 import { goals, metricWord } from "../lib/objectives.js";
 import { go } from "../lib/route.js";
 import { bestSoFar, isStopped, scored } from "../lib/trials.js";
@@ -9,8 +9,9 @@ import { html, useMemo, useRef, useState } from "../lib/ui.js";
 import { axis, base, Chart, colours, plotArea, Save, STATE_COLOURS, tip } from "../parts/chart.js";
 import { Pick } from "../parts/chart_card.js";
 import { crossed, crossedIf, violation } from "../parts/crosses.js";
-import { Card, Empty } from "../parts/layout.js";
+import { Card } from "../parts/layout.js";
 import { isLog, LogScale, leftOut, resultAxis, shown } from "../parts/log_scale.js";
+import { NoResultYet } from "../parts/no_results.js";
 import { robustRange } from "../parts/robust_range.js";
 import { stairs } from "../parts/stairs.js";
 import { hollow, StoppedSwitch, withStopped } from "../parts/stopped_trials.js";
@@ -53,7 +54,7 @@ export function History() {
           onReady=${(one) => {
             chart.current = one;
           }} onClick=${(event) => event.data?.id && go(`trials/${event.data.id}`)} />`
-        : html`<${Empty} title=${loaded.value ? "No result yet" : "Loading …"}>Each trial with a final metric becomes a point here.</${Empty}>`
+        : html`<${NoResultYet}>Each trial with a final metric becomes a point here.</${NoResultYet}>`
     }
   </${Card}>`;
 }

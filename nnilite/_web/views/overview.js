@@ -79,7 +79,7 @@ function Progress({ known }) {
         .join(", ")}>
         ${BAR.filter((state) => counts[state]).map((state) => html`<i key=${state} data-state=${state} style=${{ width: `${(100 * (counts[state] ?? 0)) / Math.max(most, total, 1)}%` }} />`)}
       </div>
-      ${known.reason && html`<p class=${`note ${REASON_TONES[known.state] ?? ""}`}>${known.reason}</p>`}
+      ${known.reason && html`<p class=${`note ${REASON_TONES[known.state] ?? ""} ${known.reason.includes("\n") ? "mono small" : ""}`}>${known.reason}</p>`}
       <div class="tiles">
         ${STATES.filter((state) => counts[state]).map(
           (state) => html`<a class="tile" key=${state} href=${href("trials", { state })}>

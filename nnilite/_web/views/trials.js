@@ -32,6 +32,7 @@ import { Grid } from "../parts/grid.js";
 import { Icon } from "../parts/icons.js";
 import { Empty } from "../parts/layout.js";
 import { newTrial } from "../parts/new_trial.js";
+import { NoTrialsYet } from "../parts/no_results.js";
 import { csv, fileName, saveFile } from "../parts/saved_files.js";
 import { SavedViews } from "../parts/saved_views.js";
 import { State } from "../parts/states.js";
@@ -347,8 +348,7 @@ export function Trials() {
         ? html`<${Grid} label="Trials" columns=${[tick, ...columns]} rows=${rows} sort=${sort} onSort=${sortBy} onMove=${moveColumn}
           selected=${selected.ids.value} onOpen=${(trial) => go(`trials/${trial.id}`)} onToggle=${(trial) => selected.toggle(trial.id)}
           onAll=${() => selected.set(ids, true)} />`
-        : html`<div class="card"><${Empty} title=${loaded.value ? "No trials yet" : "Loading trials …"}>
-          ${loaded.value && "The first ones appear here as soon as the tuner has proposed parameters."}</${Empty}></div>`
+        : html`<div class="card"><${NoTrialsYet} /></div>`
     }
     ${rows.length === 0 && trials().length > 0 && html`<${Empty} title="No matching trials">Remove a filter, or search for something else.</${Empty}>`}
   `;
