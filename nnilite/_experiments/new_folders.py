@@ -17,12 +17,18 @@ def make_own_folder(folder: Path, mode: int = 0o700, *, exist_ok: bool = True) -
     such as `/tmp`, or below such a folder, is refused for the same reason. Raises: OSError.
     """
     try:
-        folder.mkdir(mode)
+        _make(folder, mode, exist_ok)
     except FileNotFoundError:
         if folder.parent == folder:
             raise
         make_own_folder(folder.parent, _ABOVE)
-        make_own_folder(folder, mode, exist_ok=exist_ok)
+        # Some systems say so again, of a place such as /proc that takes no folder.
+        _make(folder, mode, exist_ok)
+
+
+def _make(folder: Path, mode: int, exist_ok: bool) -> None:
+    try:
+        folder.mkdir(mode)
     except OSError:
         # Some systems say of a folder that is there that it may not be made.
         if not (exist_ok and folder.is_dir()):

@@ -26,6 +26,7 @@ from typing import Any
 from nnilite._engine import messages
 from nnilite._experiments import own_folders, registry, search_folder
 from nnilite._experiments.documents import is_file, is_folder, write_json
+from nnilite._experiments.home_folder import explain_home
 from nnilite._experiments.locking import describe_holder
 from nnilite._experiments.new_folders import make_own_folder
 from nnilite._experiments.search_folder import Presence
@@ -88,8 +89,14 @@ class Journal:
                 registry.at(self.folder)
                 self._use().check()
         except OSError as error:
-            raise NniliteError(f"{self.folder} cannot keep a search: {error.strerror or error}.") from error
+            raise NniliteError(f"{self.folder} cannot keep a search: {self._explain(error)}") from error
         _ALL.add(self)
+
+    def _explain(self, error: OSError) -> str:
+        cause = explain_os_error(error).removeprefix(f"{self.folder}: ")
+        # The list of experiments may be what cannot be written.
+        home = explain_home(Path(error.filename)) if isinstance(error.filename, str) else ""
+        return f"{cause} {home[:1].upper()}{home[1:]}." if home else cause
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _OWN}

@@ -97,6 +97,11 @@ def test_a_part_of_a_mounted_storage_that_another_user_has_laid_is_refused(tmp_p
         prepared_storage(mount)
 
 
+def test_a_place_that_takes_no_folder_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError, match="/proc/nni-experiments"):
+        make_own_folder(Path("/proc/nni-experiments/abcd"))
+
+
 def test_a_folder_that_is_there_keeps_its_rights(home: Path) -> None:
     (home / "shared").mkdir(0o777)
     make_own_folder(home / "shared")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nnilite._store.store_errors import translated
-from nnilite.errors import StoreError, explain_os_error
+from nnilite.errors import NniliteError, StoreError, explain_os_error
 from nnilite.search import Search
 
 CURE = r"raise the limit of open files \(`ulimit -n`\)"
@@ -64,6 +64,14 @@ def test_a_time_limit_while_a_search_waits_is_raised_as_such(tmp_path: Path, mon
         search.ask()
     monkeypatch.undo()
     assert search.ask().sequence == 0
+
+
+def test_a_search_that_cannot_be_listed_names_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NNILITE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/proc/nobody")
+    cause = r"search: /proc/nobody.*The home folder '/proc/nobody' does not exist: set HOME to a folder of your own"
+    with pytest.raises(NniliteError, match=cause):
+        Search({"x": {"_type": "uniform", "_value": [0, 1]}}, "Random", storage=tmp_path / "it's a search")
 
 
 @pytest.mark.process
