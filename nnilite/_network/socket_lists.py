@@ -24,7 +24,8 @@ End = tuple[str, int]
 def users_at(theirs: End, ours: End) -> set[int]:
     """Return the users whose programs may be at the other end of a connection; none if that is not known. This blocks.
 
-    Until a program accepts the connection, its socket has no owner. So those count that listen there, too.
+    Until a program accepts the connection, its socket has no owner, and those count that listen there. To read a list
+    takes milliseconds, however short it is, so nothing more is read once the owner is found.
     """
     users: set[int] = set()
     for table in TABLES:
@@ -40,8 +41,9 @@ def users_at(theirs: End, ours: End) -> set[int]:
             continue
         for line in lines:
             _, own, other, state, _, _, _, user, _, inode, *_ = line.split()
-            is_listening = state == _LISTENING and own in (end, anywhere)
-            if is_listening or ((own, other, state) == accepted and inode != "0"):
+            if (own, other, state) == accepted and inode != "0" and not is_overflow_id(int(user)):
+                return {int(user)}
+            if state == _LISTENING and own in (end, anywhere):
                 users.add(int(user))
     return {user for user in users if not is_overflow_id(user)}
 

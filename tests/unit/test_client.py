@@ -19,7 +19,7 @@ import pytest
 
 from interrupts import is_interrupted_at
 from nnilite._answers.late_request import is_late
-from nnilite._network.socket_lists import users_at
+from nnilite._network.socket_lists import spell_as_listed, users_at
 from nnilite._running.manager_client import Client
 from nnilite._running.manager_connection import ManagerError, Unreachable
 from nnilite.errors import ConfigError, Conflict, NotFound, ServiceError
@@ -244,6 +244,19 @@ def test_who_has_accepted_a_connection_is_known_when_nobody_listens_any_more() -
         assert users_at(*ends) == {os.geteuid()}
         with server.accept()[0]:
             server.close()
+            assert users_at(*ends) == {os.geteuid()}
+
+
+def test_who_listens_beside_the_program_that_has_accepted_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
+        ends = ours.getpeername(), ours.getsockname()
+        anywhere = spell_as_listed("::", ends[0][1], wide=True)
+        (tmp_path / "tcp6").write_text(f"head\n 0: {anywhere} {anywhere} 0A 0:0 00:0 0 4242 0 7 1\n")
+        monkeypatch.setattr("nnilite._network.socket_lists.TABLES", (Path("/proc/net/tcp"), tmp_path / "tcp6"))
+        assert users_at(*ends) == {os.geteuid(), 4242}
+        with server.accept()[0]:
             assert users_at(*ends) == {os.geteuid()}
 
 
