@@ -343,7 +343,9 @@ class _Lock:
 
     def release(self) -> None:
         if self._owner[0] == os.getpid() and not self._file.closed:
-            fcntl.flock(self._file, fcntl.LOCK_UN)  # a forked process may have this file open, too
+            # A forked process may have this file open, too. Else closing it lets go as well.
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._file, fcntl.LOCK_UN)
             self._file.close()
         self.is_held = False
 

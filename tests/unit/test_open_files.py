@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import resource
 import sqlite3
@@ -64,6 +65,19 @@ def test_a_time_limit_while_a_search_waits_is_raised_as_such(tmp_path: Path, mon
         search.ask()
     monkeypatch.undo()
     assert search.ask().sequence == 0
+
+
+def test_a_search_lets_go_though_the_system_does_not_unlock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = fcntl.flock
+
+    def refuse(file: int, flags: int) -> None:
+        if flags & fcntl.LOCK_UN:
+            raise OSError(errno.EIO, "Input/output error")
+        real(file, flags)
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    search = Search({"x": {"_type": "uniform", "_value": [0, 1]}}, "Random", storage=tmp_path / "it's a search")
+    assert len(search.run(lambda parameters: parameters["x"], trials=2).trials) == 2
 
 
 def test_a_search_that_cannot_be_listed_names_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
