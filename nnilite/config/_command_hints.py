@@ -28,6 +28,10 @@ _BACKSLASHES = re.compile(r"(?<!\S)[\w.-]+(?:\\[\w.-]+)+\.\w+(?!\S)")
 _NOTEBOOK = re.compile(r"\s*(?:[%!]\w|get_ipython\(\))")
 _STAND_IN = re.compile(r"\$?\{{1,2}\s*([\w.]+)\s*\}{1,2}|\$(\w+)|%\((\w+)\)s|(?<=[\s=])<(\w+)>(?=\s|$)")
 """Where other programs write the value of a parameter, as in --lr {lr}, ${trialParameters.lr}, $lr or %(lr)s."""
+_GETS_PARAMETERS = (
+    "the trial gets its parameters from nni.get_next_parameter(); docs/how-to/metrics-from-any-language.md has a trial "
+    "that calls a program which takes arguments"
+)
 _SWEEP_WORD = re.compile(r"\$\{(args(?:_no_\w+|_json\w*)?|trial(?:Parameters|Spec)\.[^{}\s]*)\}")
 """Where W&B and Katib write all parameters, or one of them."""
 # With any of these a shell may make the name, or look for it in another folder.
@@ -40,16 +44,12 @@ def find_command_hints(command: str, code: Path, parameters: Iterable[str] = ())
     found = {name: one[0] for one in _STAND_IN.finditer(command) if (name := _name_of(one, known)) in known}
     written = {name: text for name, text in found.items() if not _is_assigned(name, text, command)}
     hints = [
-        f"trialCommand: {stand_in} is not replaced by the parameter {name}: the trial gets its parameters from "
-        "nni.get_next_parameter()"
+        f"trialCommand: {stand_in} is not replaced by the parameter {name}: {_GETS_PARAMETERS}"
         for name, stand_in in written.items()
     ]
     sweep_word = None if written else _SWEEP_WORD.search(command)
     if sweep_word is not None and f"{sweep_word[1]}=" not in command:
-        hints.append(
-            f"trialCommand: {sweep_word[0]} is not replaced: the trial gets its parameters from "
-            "nni.get_next_parameter()"
-        )
+        hints.append(f"trialCommand: {sweep_word[0]} is not replaced: {_GETS_PARAMETERS}")
     hints += [f"trialCommand: {problem}" for problem in _find_early_ends(command)]
     curly = next((sign for sign in command if sign in _CURLY_QUOTES), None)
     if curly is not None:

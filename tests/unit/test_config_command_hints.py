@@ -213,6 +213,8 @@ def test_a_script_that_python_runs_is_no_warning(folder: Path, source: bytes) ->
 def test_a_parameter_in_the_command_is_answered_with_where_trials_get_it(folder: Path, written: str) -> None:
     [warning] = warned(folder, f"python3 trial.py --x {written} --y {{y}} --home ${{HOME}} --again {written}")
     assert warning.startswith(f"trialCommand: {written} is not replaced by the parameter x: the trial gets its")
+    page = next(word for word in warning.split() if word.startswith("docs/"))
+    assert '```python title="trial.py"' in (Path(__file__).parents[2] / page).read_text("utf-8")
 
 
 @pytest.mark.parametrize("written", ["${args}", "${args_no_hyphens}", "--lr=${trialParameters.learningRate}"])
