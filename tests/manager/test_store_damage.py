@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -160,7 +159,7 @@ def test_flipped_bytes_are_told_or_do_no_harm(whole: bytes, tmp_path: Path, flip
     assert said == "" or FILE_NAME in said
 
 
-@settings(max_examples=40 if "NNILITE_SIMULATION_RUNS" in os.environ else 10)  # each takes a quarter of a second
+@settings(max_examples=40)
 @given(st.integers(0, 100), st.integers(0, 100), st.booleans())
 def test_missing_pages_are_told_or_do_no_harm(whole: bytes, tmp_path: Path, first: int, count: int, cut: bool) -> None:
     page = 4096
