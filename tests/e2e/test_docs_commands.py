@@ -48,13 +48,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a line of a page, with the ids of the first experiment and the latest for ID and OTHER; what it prints."""
+    """Runs a line of a page; what it prints.
+
+    ID and OTHER are the latest experiment and the first one, TRIAL is a trial of the latest.
+    """
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     monkeypatch.chdir(folder)
 
     def one(line: str, status: int = 0) -> str:
         ids = [entry.id for entry in registry.entries()] or [""]
         real = re.sub(r"\bOTHER\b", ids[0], re.sub(r"\bID\b", ids[-1], line))
+        if re.search(r"\bTRIAL\b", line):
+            with managers.connect(registry.find(ids[-1])) as client:
+                real = re.sub(r"\bTRIAL\b", next(client.trials())["id"], real)
         if IN_A_SHELL.search(real):
             ran = subprocess.run(["bash", "-c", real], cwd=folder, capture_output=True, text=True, timeout=LIMIT_S)
         else:
