@@ -74,6 +74,9 @@ settings.load_profile("long" if "NNILITE_SIMULATION_RUNS" in os.environ else "da
 # Whoever runs the tests over SSH would be told links that sign in, in the place of plain addresses.
 os.environ.pop("SSH_CONNECTION", None)
 
+# Algorithms that they have registered would be imported when tests are read, and be tested as ours.
+os.environ["NNI_CONFIG_DIR"] = "/nonexistent"
+
 # OpenBLAS reads it when NumPy is loaded: in the processes of `pytest -n`, and in programs that tests start. Where
 # several processes compute, threads for small matrices take ten times the processor. Tuners set that limit themselves.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
