@@ -27,7 +27,7 @@ from nnilite._experiments.file_guard import KeeperFile
 from nnilite._manager import known_results, search_from
 from nnilite._manager.manager import Manager
 from nnilite._manager.manager_parts import ManagerParts, Publisher, make_trial_id
-from nnilite._manager.tuner_copy import TunerCopy
+from nnilite._manager.tuner_copy import TunerCopy, hides_modules
 from nnilite._plugins import lookup
 from nnilite._store.async_store import AsyncStore
 from nnilite._store.notices import TEACHES_NOTHING
@@ -269,11 +269,15 @@ def make_tuner_plan(directory: Path, config: CheckedConfig) -> TunerPlan:
     )
 
 
-async def start_tuner_ahead(directory: Path, copy: TunerCopy | None) -> TunerProcess | None:
+async def start_tuner_ahead(directory: Path, config: CheckedConfig, copy: TunerCopy | None) -> TunerProcess | None:
     """Start a process for the tuner, or take the copy that was made for it.
 
     Return None if it cannot be started now: the tuner host tries again, and says why.
     """
+    algorithms = [one for one in (config.tuner, config.assessor) if one is not None]
+    if copy is not None and hides_modules([str(one.code_directory) for one in algorithms if one.code_directory]):
+        copy.end()
+        copy = None
     try:
         return await (TunerProcess.start(directory) if copy is None else copy.connect())
     except OSError as error:

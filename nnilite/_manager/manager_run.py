@@ -44,18 +44,20 @@ async def manage(served: ServedExperiment, lock: ManagerLock, copy: TunerCopy | 
 
     `copy`: the tuner's first process, if there is one yet.
     """
+    config = load_stored(served.directory)
     # The tuner's process loads what it needs while everything else is put together.
-    tuner = await assembly.start_tuner_ahead(served.directory, copy)
+    tuner = await assembly.start_tuner_ahead(served.directory, config, copy)
     try:
-        await (await _assemble(served, lock, tuner)).run()
+        await (await _assemble(served, lock, config, tuner)).run()
     finally:
         if tuner is not None:
             await tuner.end()
 
 
-async def _assemble(served: ServedExperiment, lock: ManagerLock, tuner: TunerProcess | None) -> ManagerRun:
+async def _assemble(
+    served: ServedExperiment, lock: ManagerLock, config: CheckedConfig, tuner: TunerProcess | None
+) -> ManagerRun:
     directory, is_new = served.directory, served.mode == "create"
-    config = load_stored(directory)
     store = open_store(directory, is_new, time.time())
     token = served.prepare(config)
     if is_new:

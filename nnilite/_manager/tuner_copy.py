@@ -1,17 +1,22 @@
 """The tuner's first process: a copy of the manager's, made while that has no threads.
 
 A new Python would import again what the manager has imported, which is most of what it does for a short experiment.
-Where no copy can be made, and after the end of this one, a new Python is started.
+Where no copy can be made, where user code would find other modules in it, and after the end of this one, a new Python
+is started.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
+import logging
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from functools import partial
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from nnilite._side_processes.forked_process import ForkedProcess, can_fork
@@ -35,6 +40,13 @@ class TunerCopy:
         """Return it as the process of a tuner host. Raises: OSError."""
         reader, writer = await asyncio.open_connection(sock=self._link, limit=LONGEST_LINE)
         return TunerProcess(_AwaitedCopy(self._process, self._end), reader, writer, self._place.log, self._log_start)
+
+    def end(self) -> None:
+        """End it instead."""
+        self._link.close()
+        self._process.kill()
+        self._process.wait()
+        os.close(self._end)
 
 
 class _AwaitedCopy:
@@ -78,6 +90,18 @@ def copy_for_tuner(directory: Path) -> TunerCopy | None:
     return copy
 
 
+def hides_modules(folders: Sequence[str]) -> bool:
+    """Return whether these folders of user code have a module with the name of one that a copy has imported.
+
+    In a new Python they come before all other folders, so that `import yaml` finds the user's own `yaml.py`.
+    """
+    for name in {name.partition(".")[0] for name in sys.modules}:
+        spec = PathFinder.find_spec(name, folders)
+        if spec is not None and spec.has_location:  # a folder without `__init__.py` comes after all modules
+            return True
+    return False
+
+
 def _hold_tuner(place: TunerPlace, link: int) -> int:
     """Be what `python -P -m nnilite._tuner_host.child` would be."""
     os.dup2(2, 1)
@@ -87,6 +111,8 @@ def _hold_tuner(place: TunerPlace, link: int) -> int:
         del sys.path[0]
     from nnilite._tuner_host import child
 
+    # Its own registration is the manager's, which would come after the function that ends a copy.
+    atexit.register(logging.shutdown)
     sys.modules["__main__"] = child
     sys.argv[:] = [child.__file__, str(link)]
     child.main(sys.argv[1:])

@@ -36,6 +36,11 @@ class Looking(Tuner):
             "blocked": list(signal.pthread_sigmask(signal.SIG_BLOCK, ())), "handlers": len(logging.root.handlers),
         }
 """
+KEEPING = """
+        from logging.handlers import MemoryHandler
+        until_the_end = MemoryHandler(1000, target=logging.FileHandler(os.path.dirname(__file__) + "/kept.log"))
+        logging.getLogger("looking").addHandler(until_the_end)
+"""
 START = """
 import asyncio, json, logging, os, sys, threading
 from pathlib import Path
@@ -102,6 +107,33 @@ def test_the_end_of_a_copy_is_told_as_that_of_another_process(folder: Path) -> N
 def test_a_copy_that_nobody_takes_ends_with_the_manager(folder: Path) -> None:
     (pid,) = run(folder, "print(copy_for_tuner(folder)._process.pid)")
     eventually(lambda: not runs(int(pid)))
+
+
+def test_a_copy_without_a_manager_ends_as_python_ends(folder: Path) -> None:
+    (folder / "looking.py").write_text(LOOKING.replace("        logging.", KEEPING + "        logging.", 1))
+    run(
+        folder,
+        "copy = copy_for_tuner(folder)\nTunerHost.close = nothing\n"
+        "async def main():\n    await look(await copy.connect())\n    os._exit(0)\nasyncio.run(main())",
+    )
+    eventually(lambda: (folder / "kept.log").read_text() == "a word\n")
+
+
+def test_a_module_of_the_users_own_is_not_hidden_by_one_that_the_manager_has_imported(folder: Path) -> None:
+    code = folder / "code"
+    code.mkdir()
+    (folder / "looking.py").rename(code / "looking.py")
+    program = (
+        "from types import SimpleNamespace\nfrom nnilite._manager.assembly import start_tuner_ahead\n"
+        "copy = copy_for_tuner(folder)\n"
+        "config = SimpleNamespace(tuner=SimpleNamespace(code_directory=folder / 'code'), assessor=None)\n"
+        "async def start():\n    process = await start_tuner_ahead(folder, config, copy)\n"
+        "    print(process.pid == copy._process.pid)\n    await process.end()\nasyncio.run(start())"
+    )
+    (code / "logging").mkdir()
+    assert run(folder, program) == ["True"]
+    (code / "asyncio.py").touch()
+    assert run(folder, program) == ["False"]
 
 
 @pytest.mark.parametrize(
