@@ -20,6 +20,7 @@ from io import RawIOBase
 from typing import IO, Any
 
 from nnilite._side_processes.forked_process import ForkedProcess, can_fork
+from nnilite._side_processes.quick_end import is_program
 from nnilite.services.module_command import module_command
 
 READY_TIMEOUT_S = 60.0
@@ -138,9 +139,9 @@ def start_standby() -> ManagerProcess:
 def fork() -> ManagerProcess:
     """Do the same in a copy of this process, if that is possible: it has imported much of what a manager needs.
 
-    Only for programs that have nothing else to do, and whose modules a manager may have: `nnictl`.
+    Not where a script calls a command of `nnictl`: the manager would have its memory, modules and signal handlers.
     """
-    return _start_standby(_fork if can_fork() else _start)
+    return _start_standby(_fork if is_program() and can_fork() else _start)
 
 
 def _start_standby(start: Callable[[int, int], subprocess.Popen[bytes] | ForkedProcess]) -> ManagerProcess:

@@ -16,13 +16,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_begun: list[bool] = []
 _UNWRITTEN = 120
 """Python's own exit code where output could not be written at the end."""
+
+
+def is_program() -> bool:
+    """Return whether this process runs a program of nnilite, and not a user's own that calls it."""
+    return bool(_begun)
 
 
 def run_program(program: Callable[[], int]) -> None:
     """Run a program, and end the process with the exit code that it returns, or raises; 1 for another exception."""
     status = 1
+    _begun.append(True)
 
     def end() -> None:
         os._exit(_write_out(status))

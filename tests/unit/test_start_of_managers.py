@@ -121,6 +121,20 @@ CONFIG = {
 Standing = tuple[subprocess.Popen[bytes], ManagerProcess]
 
 
+def test_only_a_program_of_nnilite_is_copied_for_a_manager() -> None:
+    """A script that calls a command would leave its memory and its signal handlers to the manager."""
+    start = (
+        "from nnilite._running.manager_process import fork\n"
+        "from nnilite._side_processes.quick_end import run_program\n"
+        "def start():\n    with fork() as manager:\n        print(type(manager._process).__name__)\n    return 0\n"
+        "start()\nrun_program(start)"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", start], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    assert printed.split() == ["Popen", "ForkedProcess"]
+
+
 @pytest.fixture
 def standing() -> Iterator[Standing]:
     """A process that stands by, and what its starter has of it."""
