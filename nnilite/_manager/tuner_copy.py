@@ -81,6 +81,7 @@ def copy_for_tuner(directory: Path) -> TunerCopy | None:
             with theirs:
                 program = partial(_hold_tuner, place, theirs.fileno())
                 process = ForkedProcess(program, stderr=out.fileno(), kept=theirs.fileno())
+            if_it_fails.callback(process.wait)
             if_it_fails.callback(process.kill)
             process.stdin.close()
             copy = TunerCopy(process, os.pidfd_open(process.pid), ours, place, out.tell())

@@ -136,6 +136,14 @@ def test_a_module_of_the_users_own_is_not_hidden_by_one_that_the_manager_has_imp
     assert run(folder, program) == ["False"]
 
 
+def test_a_copy_whose_end_cannot_be_awaited_leaves_no_process(folder: Path) -> None:
+    refused = (
+        "def refuse(pid):\n    raise PermissionError\nos.pidfd_open = refuse\nassert copy_for_tuner(folder) is None\n"
+        "try:\n    os.waitpid(-1, os.WNOHANG)\nexcept ChildProcessError:\n    print('none')"
+    )
+    assert run(folder, refused) == ["none"]
+
+
 @pytest.mark.parametrize(
     "obstacle",
     [
