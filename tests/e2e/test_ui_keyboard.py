@@ -88,6 +88,20 @@ def test_a_panel_closes_when_the_focus_leaves_it(open_page: Any, address: str) -
     wait_for_focus(page, "Columns")
 
 
+def test_a_panel_hears_escape_from_its_beginning(open_page: Any, address: str) -> None:
+    page = table(open_page, address)
+    left = page.evaluate(
+        """async () => {
+        const button = [...document.querySelectorAll("button")].find((one) => one.innerText === "Columns");
+        button.focus(); button.click();
+        while (!document.querySelector(".pop-panel")) await null;  // so no frame is drawn meanwhile
+        button.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+        await new Promise(requestAnimationFrame);
+        return document.querySelectorAll(".pop-panel").length; }"""
+    )
+    assert left == 0
+
+
 def test_the_filters_close_by_escape_from_inside_and_from_their_button(open_page: Any, address: str) -> None:
     page = table(open_page, address)
     panel = page.locator(".filters")

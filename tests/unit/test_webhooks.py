@@ -108,7 +108,7 @@ def test_each_best_result_failure_and_the_end_are_told_once_and_in_order(store: 
 
 def test_a_trial_that_is_run_again_is_told_of_again(store: Store, inbox: Inbox) -> None:
     def again(told: messages.SaveTrial) -> messages.SaveTrial:
-        return replace(told, trial=replace(told.trial, attempt=1))
+        return told._replace(trial=replace(told.trial, attempt=1))
 
     with teller(store, inbox) as process:
         store.write([trial(0, reason="exit code 1"), trial(1, 0.5)])

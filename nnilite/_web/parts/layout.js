@@ -1,6 +1,6 @@
 // What parts of a page are laid out in: cards, panels that open, and room for wide things.
 
-import { html, useEffect, useRef, useState } from "../lib/ui.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/ui.js";
 import { Icon } from "./icons.js";
 
 /** @import { ComponentChildren } from "../vendor/preact.js" */
@@ -55,7 +55,8 @@ export function Scroll({ label, children, style }) {
 export function Pop({ label, icon, children, pressed, title }) {
   const [open, setOpen] = useState(false);
   const box = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
+  // Not after the next frame: on a busy machine Escape may come before that.
+  useLayoutEffect(() => {
     if (!open) return undefined;
     /** @param {PointerEvent} event */
     const outside = (event) => box.current?.contains(/** @type {Node} */ (event.target)) || setOpen(false);
