@@ -115,13 +115,16 @@ def test_the_filters_close_by_escape_from_inside_and_from_their_button(open_page
     panel.wait_for(state="detached")
 
 
-def test_tab_passes_the_rows_and_another_view_begins_at_its_content(open_page: Any, address: str) -> None:
+def test_tab_passes_the_rows(open_page: Any, address: str) -> None:
     page = table(open_page, address)
     page.get_by_role("button", name="Reason", exact=True).focus()
     page.keyboard.press("Tab")
     assert not page.evaluate("document.activeElement.closest('.grid')")
-    # Nothing comes after the rows: the browser takes the focus, in a moment, and would take the next key with it.
-    eventually(lambda: not page.evaluate("document.hasFocus()"), 10)
+
+
+def test_another_view_begins_at_its_content(open_page: Any, address: str) -> None:
+    page = table(open_page, address)
+    page.wait_for_load_state("networkidle")  # Enter in the first moments of a page may leave it where it is
     page.get_by_role("grid").press("Enter")
     wait_for_focus(page, "main")
     page.get_by_role("button", name="Customise").wait_for()
