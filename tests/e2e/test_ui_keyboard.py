@@ -124,7 +124,6 @@ def test_tab_passes_the_rows(open_page: Any, address: str) -> None:
 
 def test_another_view_begins_at_its_content(open_page: Any, address: str) -> None:
     page = table(open_page, address)
-    page.wait_for_load_state("networkidle")  # Enter in the first moments of a page may leave it where it is
     page.get_by_role("grid").press("Enter")
     wait_for_focus(page, "main")
     page.get_by_role("button", name="Customise").wait_for()

@@ -35,6 +35,20 @@ def shown_numbers(page: Any) -> list[int]:
     )
 
 
+def test_a_table_that_loads_never_says_that_no_trial_matches(open_page: Any, ten_thousand: str) -> None:
+    page = open_page()
+    page.add_init_script(
+        """window.said = [];
+        new MutationObserver(() => {
+          const text = document.body?.innerText ?? "";
+          if (text.includes("No matching trials")) said.push(text.match(/.* trials/)?.[0]);
+        }).observe(document, { childList: true, subtree: true, characterData: true });"""
+    )
+    page.goto(f"{ten_thousand}/#/trials")
+    page.get_by_text("10,000 trials", exact=True).wait_for(timeout=60_000)
+    assert page.evaluate("said") == []
+
+
 def test_scrolling_ten_thousand_trials_leaves_no_blanks(look: Any, ten_thousand: str) -> None:
     page = look(f"{ten_thousand}/#/trials")
     page.get_by_text("10,000 trials", exact=True).wait_for(timeout=60_000)

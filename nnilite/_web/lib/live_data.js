@@ -74,12 +74,13 @@ export function onMetric(listener) {
 
 let redrawTimer = 0;
 function changed() {
-  if (redrawTimer) return;
-  const redraw = () => {
-    redrawTimer = 0;
-    version.value += 1;
-  };
-  redrawTimer = setTimeout(redraw, REDRAW_MS + inOrder.length / 100);
+  redrawTimer ||= setTimeout(redraw, REDRAW_MS + inOrder.length / 100);
+}
+
+function redraw() {
+  clearTimeout(redrawTimer);
+  redrawTimer = 0;
+  version.value += 1;
 }
 
 /** @param {Trial} item */
@@ -220,6 +221,7 @@ async function catchUp(mine) {
   waiting = null;
   for (const change of missed) apply(change);
   settle();
+  redraw(); // at once: the views would say for a moment that all trials are here and none is shown
   loaded.value = true;
   failures = 0;
   connection.value = { state: "live", since: Date.now(), retryAt: 0, reason: "" };
