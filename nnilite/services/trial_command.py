@@ -96,7 +96,7 @@ def find_other_python(command: str, folder: Path) -> str:
     word = programs[-1].words[0] if programs and not programs[-1].is_set_up else ""
     found = shutil.which(word) if _PYTHON.fullmatch(word) else None
     environment = _find_environment(folder)
-    if found is None or environment is None or _is_environment(Path(found).parents[1]):
+    if found is None or environment is None or _is_environment(Path(found).absolute().parent.parent):
         return ""
     own = shlex.quote(str(environment / "bin" / word))
     return f"{word} is {found}, which lacks what is installed in {environment}; write {own}, or activate it first"

@@ -306,3 +306,14 @@ def test_a_python_that_is_not_that_of_the_project_is_named(
     assert (f"which lacks what is installed in {own}; write " in find_other_python(command, code)) is is_named
     (system.parent / "pyvenv.cfg").touch()  # one that was activated
     assert find_other_python(command, code) == ""
+
+
+def test_a_python_that_is_found_in_the_current_folder_is_compared_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "pyvenv.cfg").touch()
+    (tmp_path / "python3").touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", ".")
+    assert find_other_python("python3 trial.py", tmp_path).startswith("python3 is ./python3, which lacks what is")
