@@ -23,8 +23,8 @@ MOST_VALUES = 100_000
 """So many values may be in a document, those that its aliases repeat included. More can be read from JSON."""
 
 MOST_BYTES = 256 << 20
-_PIECE_BYTES = 1 << 20
 """No longer text is taken into memory."""
+_PIECE_BYTES = 1 << 20
 
 _TAG = "tag:yaml.org,2002:"
 _JSON_TAGS = {None, *(_TAG + name for name in ("null", "bool", "int", "float", "str", "seq", "map"))}

@@ -17,6 +17,9 @@ from typing import Any
 from nnilite._checkpoints.checkpoint_rule import Retention
 from nnilite._keeper.folder import WRITER_SUFFIX, is_checkpoint_draft
 
+CHECKPOINTS = "checkpoints"
+"""The folder of an experiment that has those of its trials."""
+
 _GONE = ".gone-"  # no trial's name begins like this
 
 

@@ -251,7 +251,9 @@ def show(options: argparse.Namespace) -> None:
 
 def _name_checkpoints(options: argparse.Namespace) -> None:
     """Print where the checkpoints of a trial are, if they are on this machine: they are not among its files."""
-    folder = access.find(options, read_only=True).directory / "checkpoints" / options.trial
+    from nnilite._checkpoints.checkpoint_folders import CHECKPOINTS
+
+    folder = access.find(options, read_only=True).directory / CHECKPOINTS / options.trial
     if folder.is_dir() and any(folder.iterdir()):
         print(f"\nIts checkpoints are in {screen.clean(str(folder))}.")
 

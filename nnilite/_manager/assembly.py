@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nnilite import codedir
-from nnilite._checkpoints.checkpoint_folders import CheckpointFolders
+from nnilite._checkpoints.checkpoint_folders import CHECKPOINTS, CheckpointFolders
 from nnilite._checkpoints.checkpoint_rule import CheckpointPlace, CheckpointRule
 from nnilite._checkpoints.checkpoint_tidying import CheckpointTidier, make_after_tidying
 from nnilite._checkpoints.shared_storage import shared_storage
@@ -46,7 +46,6 @@ from nnilite.tuner import Call
 
 log = logging.getLogger(__name__)
 
-CHECKPOINTS = "checkpoints"
 KEEPER = "keeper.pyz"
 _LINGER_S = 86400
 _MOST_GPUS = 64  # most GPUs of a node, with `processesPerNode: gpu`
